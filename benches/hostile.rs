@@ -20,8 +20,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use support::load::{Client, Measured};
-use support::table::{self, mebibytes, millis, thousands};
-use support::{Serve, Stolen};
+use support::plot::Bars;
+use support::report::Report;
+use support::table::{in_millis, mebibytes, millis, thousands};
+use support::{Serve, arguments};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -93,14 +95,14 @@ struct Target {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let period = Duration::from_secs(if std::env::args().any(|argument| argument == "quick") { 4 } else { 15 });
+    let period = Duration::from_secs(if arguments().contains(&"quick".to_owned()) { 4 } else { 15 });
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(16_384)), hard)?;
-    println!("{}", support::machine());
-    let stolen = Stolen::since();
+    let mut report = Report::start("hostile");
     let server = support::postgres().await?;
     support::database(&server, "hostile").await?;
     let mut rows = vec![];
+    let mut latency = Bars { title: "Latency of other clients during each flood", series: &["p50", "p99"], rows: vec![] };
     let mut calm: Option<Measured> = None;
     for flood in Flood::ALL {
         let serve = Serve::start(&server.url_of("hostile"), "api", &[]).await?;
@@ -135,6 +137,7 @@ async fn main() -> Result<()> {
         let answered = latencies.len();
         ensure!(answered + kept_out > 0, "no client sent a request");
         let measured = Measured::of(latencies, period);
+        latency.rows.push((flood.name().to_owned(), vec![in_millis(measured.p50), in_millis(measured.p99)]));
         let beside = calm.get_or_insert_with(|| measured.clone());
         let times = |now: Duration, then: Duration| format!("{:.1}×", now.as_secs_f64() / then.as_secs_f64());
         rows.push(vec![
@@ -148,15 +151,21 @@ async fn main() -> Result<()> {
             format!("{} of {}", thousands(kept_out as f64), thousands((answered + kept_out) as f64)),
         ]);
     }
-    table::print(
+    report.table(
+        "Floods against a node",
         &format!(
-            "Floods of {} s, and {CLIENTS} clients beside each that read their wallets over new connections",
-            period.as_secs()
+            "Each flood lasts {} seconds and runs against a fresh node. Beside it, {CLIENTS} clients read their wallets over new \
+             connections. *Begun* counts the flood's connections, requests or logins. *Kept out* counts the clients' requests that \
+             got no success within {} seconds. The factors compare with the row without a flood. Flood, clients, node and Postgres share \
+             the processors.",
+            period.as_secs(),
+            PATIENCE.as_secs(),
         ),
-        &["flood", "begun", "peak memory", "others' p50", "", "others' p99", "", "kept out"],
+        &["flood", "begun", "peak memory", "clients' p50", "of none", "clients' p99", "of none", "kept out"],
         &rows,
     );
-    println!("\n{stolen}");
+    report.plot("latency", "Latency of other clients during each flood", latency.svg()?);
+    report.end(&server).await?;
     server.stop().await?;
     Ok(())
 }

@@ -2,7 +2,8 @@
 //! in this process. The cost is also given as a share of an order through HTTP, which is always charged.
 //!
 //! ```text
-//! cargo bench --bench limiter
+//! cargo bench --bench limiter            # six rounds of 3 s
+//! cargo bench --bench limiter -- quick   # one round
 //! ```
 
 mod support;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use ledger_events::{Actor, Money};
 use rewards_ledger::access::Gate;
-use rewards_ledger::access::gate::{Claim, Verdict};
+use rewards_ledger::access::gate::{PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::Rule;
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::ledger::command::PlaceOrder;
@@ -22,11 +23,11 @@ use rewards_ledger::ledger::{Command, FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use support::load::{Client, Measured};
-use support::table::{self, median, millis, of_rounds, thousands};
-use support::{Serve, Stolen, load};
+use support::report::Report;
+use support::table::{median, millis, of_rounds, thousands};
+use support::{Serve, arguments, load};
 use tokio_util::task::TaskTracker;
 
-const ROUNDS: usize = 6;
 const PERIOD: Duration = Duration::from_secs(3);
 /// Number of concurrent requests.
 const LANES: usize = 256;
@@ -35,8 +36,8 @@ const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    println!("{}", support::machine());
-    let stolen = Stolen::since();
+    let rounds = if arguments().contains(&"quick".to_owned()) { 1 } else { 6 };
+    let mut report = Report::start("limiter");
     let server = support::postgres().await?;
     let options = support::database(&server, "limiter").await?;
     let serve = Serve::start(&server.url_of("limiter"), "api", &[]).await?;
@@ -50,13 +51,13 @@ async fn main() -> Result<()> {
     let mut rows = vec![];
     for (name, clients) in [("one hot wallet", Arc::new(clients[..1].to_vec())), ("10,000 wallets", clients)] {
         let (mut free, mut charged, mut through_http) = (vec![], vec![], vec![]);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             free.push(orders(&ledger, &gate, None, &clients, product_id).await?);
             charged.push(orders(&ledger, &gate, Some(Rule::Orders), &clients, product_id).await?);
             through_http.push(load::orders(&serve.address, &clients, product_id, LANES, PERIOD).await?);
         }
         let cost = |n: usize| 1.0 / charged[n].per_second - 1.0 / free[n].per_second;
-        let share = of_rounds((0..ROUNDS).map(|n| cost(n) * through_http[n].per_second));
+        let share = of_rounds((0..rounds).map(|n| cost(n) * through_http[n].per_second));
         for (side, measured, share) in [
             ("the key is looked up", &free, String::new()),
             ("and the limit is charged", &charged, String::new()),
@@ -71,12 +72,16 @@ async fn main() -> Result<()> {
             ]);
         }
     }
-    table::print(
-        &format!("Orders from {LANES} lanes, the median of {ROUNDS} rounds (the least and the most of them)"),
+    report.table(
+        "Cost of the rate limit",
+        &format!(
+            "{LANES} lanes place orders, alternately with the limit charged and without. A row is the median of {rounds} rounds. The \
+             limit's share of an order is a median with the lowest and the highest round. A share around zero is below the noise."
+        ),
         &["wallets", "", "orders/s", "p50", "the limit's share of it"],
         &rows,
     );
-    println!("\n{stolen}");
+    report.end(&server).await?;
     server.stop().await?;
     Ok(())
 }
@@ -116,8 +121,10 @@ async fn orders(
 }
 
 async fn place(ledger: &Ledger, gate: &Gate, rule: Option<Rule>, client: &Client, product_id: i64) -> Result<()> {
-    let claim = Claim::Key { api_key: &client.api_key, api_secret: &client.api_secret };
-    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, claim, rule).await? else { bail!("the key is not valid") };
+    let credentials = PresentedCredentials::Key { api_key: &client.api_key, api_secret: &client.api_secret };
+    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, credentials, rule).await? else {
+        bail!("the key is not valid")
+    };
     ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as expected");
     let account_id = client.principal.account_id;
     let order = PlaceOrder {

@@ -19,8 +19,8 @@ use rewards_ledger::export::{ExportError, ExportFile, Plan, Selection, line, rea
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
-use support::Stolen;
-use support::table::{self, thousands};
+use support::report::Report;
+use support::table::thousands;
 
 const PAGE_EVENTS: i64 = 20_000;
 
@@ -63,15 +63,14 @@ async fn main() -> Result<()> {
     let head = reader::head(&pool, FIRST_SHARD).await?;
     let events = u64::try_from(head)?;
     let directory = tempfile::tempdir()?;
-    println!("{}", support::machine());
-    let stolen = Stolen::since();
+    let mut report = Report::start("replay");
 
     let mut rows = vec![];
     let mut add = |what: &str, took: Duration, target: &str| {
         let per_second = thousands(events as f64 / took.as_secs_f64());
         rows.push(vec![what.to_owned(), format!("{:.1} s", took.as_secs_f64()), per_second, target.to_owned()]);
     };
-    add("folded from Postgres", from_postgres(&options, events).await?, "20 s");
+    add("folded from Postgres", from_postgres(&options, events).await?, "under 20 s");
     for (is_compressed, written, folded) in
         [(false, "exported", "folded from the export"), (true, "exported, with zstd", "folded from the export, with zstd")]
     {
@@ -89,10 +88,15 @@ async fn main() -> Result<()> {
         }
         let manifest = file.finish(chrono::Utc::now())?;
         add(&format!("{written}: {} MB", manifest.bytes / 1_000_000), started.elapsed(), "");
-        add(folded, from_export(&path, events)?, "10 s");
+        add(folded, from_export(&path, events)?, "under 10 s");
     }
-    table::print(&format!("A log of {} events", thousands(events as f64)), &["", "took", "events/s", "to be under"], &rows);
-    println!("\n{stolen}");
+    report.table(
+        &format!("Folding {} events", thousands(events as f64)),
+        "The folds run in memory and keep every state. Nothing is written to Postgres.",
+        &["", "took", "events/s", "target"],
+        &rows,
+    );
+    report.end(&server).await?;
     server.stop().await?;
     Ok(())
 }

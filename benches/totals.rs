@@ -18,8 +18,9 @@ use rewards_ledger::telemetry::Metrics;
 use rust_decimal::Decimal;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
-use support::table::{self, mebibytes, millis, thousands};
-use support::{Serve, Stolen, load};
+use support::report::Report;
+use support::table::{mebibytes, millis, thousands};
+use support::{Serve, load};
 use tokio_util::task::TaskTracker;
 
 /// Number of times each report is read. The result is the median.
@@ -33,8 +34,7 @@ const EDGES: &str = "from=2026-01-01T10:30:00Z&to=2026-01-31T15:45:00Z";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    println!("{}", support::machine());
-    let stolen = Stolen::since();
+    let mut report = Report::start("totals");
     let server = support::postgres().await?;
     let options = support::database(&server, "totals").await?;
     let serve = Serve::start(&server.url_of("totals"), "api", &[]).await?;
@@ -89,25 +89,27 @@ async fn main() -> Result<()> {
         adds_up(&serve, &mut admin, &format!("/admin/v1/reconciliation?{query}"), *account).await?;
     }
     agree(&serve, &client, &mut admin, wallet).await?;
-    table::print(
-        "Totals over ten million movements in a month: 9,000 wallets with 1,000 each, one with a million. Target: under 1 s",
+    report.table(
+        "Totals over ten million movements in a month",
+        "9,000 wallets have 1,000 movements each, and one has a million. Each request is sent nine times. The target for a month's \
+         totals is under a second.",
         &["", "median", "most"],
         &rows,
     );
     let (first, all, bytes) = whole;
-    println!(
-        "\nThe month's statement of the hot wallet with its million movements, as CSV: {} to its first bytes, {} in all ({}).",
+    report.text(&format!(
+        "The month's statement of the hot wallet with its million movements, as CSV: {} to its first bytes, {} in all ({}).",
         millis(first),
         millis(all),
         mebibytes(bytes)
-    );
-    println!(
-        "\nThe projection folded the last {} events in {} ({} events/s).",
+    ));
+    report.text(&format!(
+        "The projection folded the last {} events in {} ({} events/s).",
         thousands(folded as f64),
         millis(took),
         thousands(folded as f64 / took.as_secs_f64())
-    );
-    println!("\n{stolen}");
+    ));
+    report.end(&server).await?;
     server.stop().await?;
     Ok(())
 }

@@ -52,7 +52,7 @@ struct WrongUse(String);
 
 /// An event-sourced order ledger for digital rewards, on Postgres
 #[derive(Parser, Debug)]
-#[command(name = "rewards-ledger", version, max_term_width = 110, propagate_version = true)]
+#[command(name = "rewards-ledger", version, propagate_version = true)]
 struct Cli {
     #[command(flatten)]
     global: Global,

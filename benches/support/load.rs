@@ -20,14 +20,17 @@ pub struct Client {
 pub struct Measured {
     pub per_second: f64,
     pub p50: Duration,
+    pub p90: Duration,
     pub p99: Duration,
+    pub p999: Duration,
 }
 
 impl Measured {
     pub fn of(mut latencies: Vec<Duration>, elapsed: Duration) -> Measured {
         latencies.sort_unstable();
         let at = |share: f64| latencies.get(((latencies.len() as f64 - 1.0) * share) as usize).copied().unwrap_or_default();
-        Measured { per_second: latencies.len() as f64 / elapsed.as_secs_f64(), p50: at(0.50), p99: at(0.99) }
+        let per_second = latencies.len() as f64 / elapsed.as_secs_f64();
+        Measured { per_second, p50: at(0.50), p90: at(0.90), p99: at(0.99), p999: at(0.999) }
     }
 }
 

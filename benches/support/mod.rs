@@ -7,6 +7,9 @@ pub mod arrivals;
 pub mod baseline;
 pub mod latency;
 pub mod load;
+pub mod plot;
+pub mod report;
+pub mod section;
 pub mod table;
 pub mod traffic;
 
@@ -299,8 +302,13 @@ impl Serve {
     }
 }
 
+/// Returns the arguments after `--`, without the flag that cargo adds.
+pub fn arguments() -> Vec<String> {
+    std::env::args().skip(1).filter(|argument| argument != "--bench").collect()
+}
+
 /// Describes the machine of the measurement in one line.
-pub fn machine() -> String {
+fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: String, name: &str| {
@@ -308,10 +316,13 @@ pub fn machine() -> String {
     };
     let model = field(read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown processor".to_owned());
     let memory = field(read("/proc/meminfo"), "MemTotal").unwrap_or_default();
-    format!("{cores} cores ({model}), {memory}, load generator and Postgres on the same machine")
+    let kibibytes: f64 = memory.trim_end_matches(" kB").parse().unwrap_or_default();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{cores} cores ({model}), {:.1} GiB of memory, Linux {}", kibibytes / f64::from(1 << 20), kernel.trim_end())
 }
 
 /// Share of the processors' time that a hypervisor gave to others. It explains why two runs may differ.
+#[derive(Debug)]
 pub struct Stolen {
     at_start: Option<(u64, u64)>,
 }
@@ -325,10 +336,10 @@ impl Stolen {
 impl std::fmt::Display for Stolen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Some(((stolen, all), (stolen_now, all_now))) = self.at_start.zip(ticks()) else {
-            return write!(f, "How much of the processors' time others had is not known.");
+            return write!(f, "Stolen processor time: unknown");
         };
         let share = 100.0 * (stolen_now - stolen) as f64 / (all_now - all).max(1) as f64;
-        write!(f, "Of the processors' time {share:.0} % went to other machines on the same host.")
+        write!(f, "Stolen processor time: {share:.1} %")
     }
 }
 

@@ -1,26 +1,28 @@
-//! Tables that can be pasted into the README.
+//! Markdown tables, and the figures in their cells.
 
 use std::time::Duration;
 
-/// Prints rows as a Markdown table with aligned columns.
-pub fn print(title: &str, header: &[&str], rows: &[Vec<String>]) {
-    println!("\n### {title}\n");
-    let width =
-        |column: usize| rows.iter().map(|r| r[column].chars().count()).chain([header[column].len()]).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+/// Formats rows as a Markdown table with aligned columns.
+pub fn markdown(header: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |column: usize| rows.iter().map(move |row| row[column].as_str()).chain([header[column]]);
+    let widths: Vec<usize> =
+        (0..header.len()).map(|column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or_default()).collect();
     let line = |cells: Vec<&str>| {
         let cells: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        println!("| {} |", cells.join(" | "));
+        format!("| {} |", cells.join(" | "))
     };
-    line(header.to_vec());
-    println!("|{}|", widths.iter().map(|w| "-".repeat(w + 2)).collect::<Vec<_>>().join("|"));
-    for row in rows {
-        line(row.iter().map(String::as_str).collect());
-    }
+    let rule = format!("|{}|", widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|"));
+    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    [line(header.to_vec()), rule].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
 pub fn millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+    format!("{:.1} ms", in_millis(time))
+}
+
+/// Returns milliseconds, for a plot.
+pub fn in_millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 pub fn mebibytes(bytes: u64) -> String {

@@ -108,6 +108,10 @@ impl Direction {
             Self::Debit => "DEBIT",
         }
     }
+
+    pub fn parse(text: &str) -> Option<Direction> {
+        [Self::Credit, Self::Debit].into_iter().find(|direction| direction.as_str() == text)
+    }
 }
 
 /// State of a wallet: the fold of its stream, and the row of the table `wallets`.
@@ -290,6 +294,13 @@ mod tests {
         assert_eq!(decide(&wallet, 2, command(1, money("10.01"))), Err(Rejection::InsufficientBalance));
         let paid = decide(&wallet, 2, command(1, money("10.00"))).unwrap();
         assert_eq!(evolve(Some(wallet), 5, &paid, &at(3)).unwrap().balance, Money::ZERO);
+    }
+
+    #[test]
+    fn an_unknown_direction_is_no_direction() {
+        let both = [Direction::Credit, Direction::Debit];
+        assert_eq!(both.map(|direction| Direction::parse(direction.as_str())), both.map(Some));
+        assert_eq!(Direction::parse("debit"), None);
     }
 
     proptest! {

@@ -2,25 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::order::{self, Order, OrderPlaced, OrderStatus, evolve};
-use ledger_events::{AccountId, Event, OrderId, Position, ProductId, Recorded, ShardId, placement};
-use rust_decimal::Decimal;
+use ledger_events::{AccountId, Event, OrderId, Recorded, ShardId};
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
-use crate::listing::marks::{self, ORDERS, Span};
-use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
-use crate::listing::stretches::{self, Stretch};
-use crate::page::{self, Listed, Page};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, percent};
 
+mod list;
+mod queue;
 mod writing;
 
+pub use list::{OrderFilter, list, list_by_reference, snapshot};
+pub use queue::{Queued, first_in_line, oldest_waiting, waiting_for};
 pub use writing::push;
 
 /// The columns of [`OrderRow`], as a literal for `concat!`.
@@ -32,6 +30,8 @@ macro_rules! order_columns {
          delivered_quantity, items, delivered_on, cancelled_on, refunded_amount, created_at, updated_at"
     };
 }
+
+use order_columns;
 
 /// Loads orders by id. Skips unknown ids.
 pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Order>, sqlx::Error> {
@@ -171,202 +171,6 @@ impl FromRow<'_, PgRow> for OrderRow {
     }
 }
 
-/// Filter of an order list. `account_id` is `None` for operators.
-#[derive(Clone, Debug, Default)]
-pub struct OrderFilter {
-    pub account_id: Option<AccountId>,
-    pub status: Option<OrderStatus>,
-    pub product_id: Option<ProductId>,
-    pub reference_code: Option<String>,
-    pub client_reference: Option<String>,
-    pub created_from: Option<DateTime<Utc>>,
-    pub created_to: Option<DateTime<Utc>>,
-}
-
-/// Lists one page of orders, newest first, with the total.
-pub async fn list(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
-    list_by(pool, shard, filter, page, &Thresholds::default()).await
-}
-
-/// Lists a page like [`list`], with the caller's thresholds.
-pub async fn list_by(
-    pool: &PgPool,
-    shard: ShardId,
-    filter: &OrderFilter,
-    page: Page,
-    thresholds: &Thresholds,
-) -> Result<Listed<Order>, sqlx::Error> {
-    match filter.account_id {
-        _ if filter.reference_code.is_some() || filter.client_reference.is_some() => {
-            list_by_reference(pool, shard, filter, page).await
-        }
-        Some(account) => list_of_account(pool, shard, account, filter, page, thresholds).await,
-        None => list_of_all(pool, shard, filter, page, thresholds).await,
-    }
-}
-
-/// Lists the orders of one account with page anchors and counts (see [`crate::listing`]).
-async fn list_of_account(
-    pool: &PgPool,
-    shard: ShardId,
-    account: AccountId,
-    filter: &OrderFilter,
-    page: Page,
-    thresholds: &Thresholds,
-) -> Result<Listed<Order>, sqlx::Error> {
-    let mut tx = page::snapshot(pool).await?;
-    let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
-    if let Some(from) = filter.created_from {
-        (span.after, span.after_key) = marks::orders_before(&mut tx, shard, account, from).await?;
-    }
-    if let Some(to) = filter.created_to {
-        (span.upto, span.upto_key) = marks::orders_before(&mut tx, shard, account, to).await?;
-    }
-    let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
-    let status = filter.status.map(OrderStatus::as_str);
-    if filter.created_to.is_none() && status.is_none() && (is_dated || filter.product_id.is_none()) {
-        span.upto = ORDERS.total(&mut tx, shard, account).await?;
-    }
-    let (owner, within) = ((shard, account), (span.after_key, span.upto_key));
-    let (total, keys) = match (filter.product_id, status) {
-        (None, None) => (span.rows(), ORDERS.keys(&mut tx, shard, account, span, page.rows()).await?),
-        (None, Some(status)) => {
-            let stretches = stretches::of_status(&mut tx, owner, status, within, thresholds).await?;
-            let keys = stretches::keys(&mut tx, owner, status, &stretches, page.rows()).await?;
-            (Stretch::orders_of(&stretches), keys)
-        }
-        (Some(product), status) => {
-            let groups = pages::order_groups(&mut tx, owner, Some(product), status, thresholds).await?;
-            let total = match is_dated {
-                true => count_of_product(&mut tx, owner, (product, status), &groups, span, thresholds).await?,
-                false => Group::rows_of(&groups),
-            };
-            (total, ORDER_GROUPS.keys(&mut tx, owner, &groups, within, (total, page.rows()), thresholds).await?)
-        }
-    };
-    let found = rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            order_columns!(),
-            " FROM unnest($3::bigint[]) AS wanted (wanted_position)
-             JOIN orders ON shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position = wanted_position
-             ORDER BY placed_position DESC"
-        ))
-        .bind(shard)
-        .bind(account)
-        .bind(keys)
-        .bind(status.map_or(marks::any_status().to_vec(), |status| vec![status]))
-        .fetch_all(&mut *tx)
-        .await?,
-    )?;
-    tx.commit().await?;
-    Ok(Listed { rows: found, total })
-}
-
-/// Counts the orders of a product within a span; `groups` are the product's groups. If the other products have
-/// fewer orders, counts those and subtracts them from the total.
-async fn count_of_product(
-    conn: &mut PgConnection,
-    owner: (ShardId, AccountId),
-    (product, status): (ProductId, Option<&str>),
-    groups: &[Group],
-    span: Span,
-    thresholds: &Thresholds,
-) -> Result<i64, sqlx::Error> {
-    let within = (span.after_key, span.upto_key);
-    if Group::rows_of(groups) > thresholds.skipped {
-        let mut others = pages::order_groups(&mut *conn, owner, None, status, thresholds).await?;
-        others.retain(|group| group.id != product);
-        if Group::rows_of(&others) < Group::rows_of(groups) {
-            let all = match status {
-                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, thresholds).await?),
-                None => span.rows(),
-            };
-            return Ok(all - ORDER_GROUPS.count(conn, owner, &others, within).await?);
-        }
-    }
-    ORDER_GROUPS.count(conn, owner, groups, within).await
-}
-
-/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status, up to the
-/// end of the page. Without dates, the total comes from the counts.
-async fn list_of_all(
-    pool: &PgPool,
-    shard: ShardId,
-    filter: &OrderFilter,
-    page: Page,
-    thresholds: &Thresholds,
-) -> Result<Listed<Order>, sqlx::Error> {
-    let status = filter.status.map(OrderStatus::as_str);
-    let matching = |query: &mut QueryBuilder<Postgres>, status: Option<&'static str>| {
-        query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
-        page::equals(query, "o.status", status);
-        page::equals(query, "o.product_id", filter.product_id);
-        page::between(query, "o.created_at", filter.created_from, filter.created_to);
-    };
-    let mut tx = page::planned_snapshot(pool).await?;
-    let total = if filter.created_from.is_none() && filter.created_to.is_none() {
-        pages::orders_of_all(&mut tx, shard, filter.product_id, status, thresholds).await?
-    } else {
-        let mut count = QueryBuilder::new("SELECT count(*)");
-        matching(&mut count, status);
-        count.build_query_scalar().persistent(false).fetch_one(&mut *tx).await?
-    };
-    let mut select = QueryBuilder::new(concat!(
-        "SELECT ",
-        order_columns!(),
-        " FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL ("
-    ));
-    for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
-        select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
-        matching(&mut select, Some(of));
-        if let Some(from) = filter.created_from {
-            // Skips everything before the last anchor older than `from`: an order's time never decreases with its
-            // position.
-            select
-                .push(" AND o.placed_position > coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = ")
-                .push_bind(shard);
-            select.push(" AND m.account_id = a.id AND m.created_at < ").push_bind(from);
-            select.push(" ORDER BY m.created_at DESC, m.ordinal DESC LIMIT 1), 0)");
-        }
-        select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
-    }
-    select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
-    select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
-    select.push(") AS wanted JOIN orders ON shard_id = ").push_bind(shard);
-    select.push(" AND id = wanted_id ORDER BY placed_position DESC");
-    let found = rows(select.build_query_as().persistent(false).fetch_all(&mut *tx).await?)?;
-    tx.commit().await?;
-    Ok(Listed { rows: found, total })
-}
-
-/// Lists the order with a given reference. A reference identifies one order of an account.
-async fn list_by_reference(
-    pool: &PgPool,
-    shard: ShardId,
-    filter: &OrderFilter,
-    page: Page,
-) -> Result<Listed<Order>, sqlx::Error> {
-    // The reference code contains the id of the order.
-    let id = match filter.reference_code.as_deref().map(placement::order_of_reference) {
-        Some(None) => return Ok(Listed { rows: vec![], total: 0 }),
-        id => id.flatten(),
-    };
-    let conditions = |query: &mut QueryBuilder<Postgres>| {
-        query.push(" FROM orders WHERE shard_id = ").push_bind(shard);
-        page::equals(query, "id", id);
-        page::equals(query, "account_id", filter.account_id);
-        page::equals(query, "status", filter.status.map(OrderStatus::as_str));
-        page::equals(query, "product_id", filter.product_id);
-        page::equals(query, "reference_code", filter.reference_code.clone());
-        page::equals(query, "client_reference", filter.client_reference.clone());
-        page::equals(query, "client_reference COLLATE \"C\"", filter.client_reference.clone());
-        page::between(query, "created_at", filter.created_from, filter.created_to);
-    };
-    let listed: Listed<OrderRow> = page::fetch(pool, order_columns!(), conditions, "placed_position", page).await?;
-    Ok(listed.map(|row| row.0))
-}
-
 /// Finds one order. Returns `None` if it is unknown, or belongs to an account other than `account`.
 pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<AccountId>) -> Result<Option<Order>, sqlx::Error> {
     let found: Option<OrderRow> =
@@ -376,130 +180,4 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: OrderId, account: Option<Ac
             .fetch_optional(pool)
             .await?;
     Ok(found.map(|row| row.0).filter(|order| account.is_none_or(|account| order.placed.account_id == account)))
-}
-
-/// An order that waits for vouchers.
-#[derive(Clone, Copy, Debug, FromRow)]
-pub struct Queued {
-    pub id: OrderId,
-    pub placed_position: Position,
-    /// Number of undelivered units.
-    pub missing: i32,
-}
-
-/// Reads the fulfilment queue: orders after a position that fulfilment has not started on, oldest first.
-///
-/// `seen` is the head that the caller saw last. Returns `None` if the log does not continue from there. In that
-/// case it was cut off, or continued with other events, as after a failover that lost commits.
-pub async fn unqueued(
-    pool: &PgPool,
-    shard: ShardId,
-    seen: Option<SeenHead>,
-    after: Position,
-    limit: i64,
-) -> Result<Option<(SeenHead, Vec<Queued>)>, sqlx::Error> {
-    type Row = (Position, Option<Uuid>, bool, Option<OrderId>, Option<Position>, Option<i32>);
-    let rows: Vec<Row> = sqlx::query_as(
-        "WITH head AS MATERIALIZED (
-            SELECT h.position, (SELECT e.event_id FROM events e WHERE e.shard_id = $1 AND e.position = h.position) AS event_id,
-                coalesce($4 <= h.position AND (SELECT e.event_id FROM events e WHERE e.shard_id = $1 AND e.position = $4)
-                    IS NOT DISTINCT FROM $5, true) AS goes_on
-            FROM log_head h WHERE h.shard_id = $1)
-         SELECT head.position, head.event_id, head.goes_on, queue.* FROM head LEFT JOIN
-            (SELECT id, placed_position, quantity AS missing FROM orders
-             WHERE shard_id = $1 AND NOT is_queued AND status = 'PENDING' AND placed_position > $2
-             ORDER BY placed_position LIMIT $3) AS queue ON true
-         ORDER BY queue.placed_position",
-    )
-    .bind(shard)
-    .bind(after)
-    .bind(limit)
-    .bind(seen.map(|seen| seen.position))
-    .bind(seen.and_then(|seen| seen.event_id))
-    .fetch_all(pool)
-    .await?;
-    let &(position, event_id, goes_on, ..) = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    if !goes_on {
-        return Ok(None);
-    }
-    let queued = rows.into_iter().filter_map(|(.., id, placed_position, missing)| {
-        Some(Queued { id: id?, placed_position: placed_position?, missing: missing? })
-    });
-    Ok(Some((SeenHead { position, event_id }, queued.collect())))
-}
-
-/// Head of a shard's log, as a follower of the log saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenHead {
-    pub position: Position,
-    /// Event at this position; `None` in an empty log.
-    pub event_id: Option<Uuid>,
-}
-
-/// Lists what started orders still wait for: each (product, denomination) pair once.
-pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, Decimal)>, sqlx::Error> {
-    // Loose index scan: one step per pair, however many orders wait.
-    sqlx::query_as(
-        "WITH RECURSIVE pairs AS (
-            (SELECT product_id, denomination FROM orders
-             WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
-             ORDER BY product_id, denomination LIMIT 1)
-            UNION ALL
-            SELECT next.product_id, next.denomination FROM pairs CROSS JOIN LATERAL
-            (SELECT product_id, denomination FROM orders
-             WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
-               AND (product_id, denomination) > (pairs.product_id, pairs.denomination)
-             ORDER BY product_id, denomination LIMIT 1) AS next)
-         SELECT product_id, denomination FROM pairs",
-    )
-    .bind(shard)
-    .fetch_all(pool)
-    .await
-}
-
-/// Lists the oldest started orders that wait for one product and denomination.
-pub async fn oldest_waiting(
-    pool: &PgPool,
-    shard: ShardId,
-    product: ProductId,
-    denomination: Decimal,
-    limit: i64,
-) -> Result<Vec<Queued>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT id, placed_position, quantity - delivered_quantity AS missing FROM orders
-         WHERE shard_id = $1 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
-           AND product_id = $2 AND denomination = $3 ORDER BY placed_position LIMIT $4",
-    )
-    .bind(shard)
-    .bind(product)
-    .bind(denomination)
-    .bind(limit)
-    .fetch_all(pool)
-    .await
-}
-
-/// Finds, for each (product, denomination), the oldest started order that still waits, except the orders in
-/// `except`. No younger order may be served before it.
-pub async fn first_in_line(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    products: &[ProductId],
-    denominations: &[Decimal],
-    except: &[OrderId],
-) -> Result<Vec<(ProductId, Decimal, Position)>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT wanted.product_id, wanted.denomination, first.placed_position
-         FROM unnest($2::bigint[], $3::numeric[]) AS wanted (product_id, denomination)
-         CROSS JOIN LATERAL
-            (SELECT o.placed_position FROM orders o
-             WHERE o.shard_id = $1 AND o.is_queued AND o.status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
-               AND o.product_id = wanted.product_id AND o.denomination = wanted.denomination AND o.id <> ALL($4)
-             ORDER BY o.placed_position LIMIT 1) AS first",
-    )
-    .bind(shard)
-    .bind(products)
-    .bind(denominations)
-    .bind(except)
-    .fetch_all(conn)
-    .await
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::wallet::{Movement, Wallet, WalletEvent, evolve};
+use ledger_events::wallet::{Direction, Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
@@ -37,7 +37,7 @@ pub struct Transaction {
     pub position: Position,
     pub wallet_id: WalletId,
     pub account_id: AccountId,
-    pub direction: &'static str,
+    pub direction: Direction,
     pub category: &'static str,
     pub amount: Money,
     pub balance_after: Money,
@@ -56,7 +56,7 @@ impl Transaction {
             position: at.position,
             wallet_id: wallet.id,
             account_id: wallet.account_id,
-            direction: movement.direction.as_str(),
+            direction: movement.direction,
             category: movement.category,
             amount: movement.amount,
             balance_after: movement.balance_after,
@@ -219,7 +219,7 @@ pub fn push(write: &mut Write, shard: ShardId, wallets: &[&Wallet], transactions
             position: transaction.position,
             wallet_id: transaction.wallet_id,
             account_id: transaction.account_id,
-            r#type: transaction.direction,
+            r#type: transaction.direction.as_str(),
             category: transaction.category,
             amount: transaction.amount.decimal(),
             balance_after: transaction.balance_after.decimal(),
@@ -323,7 +323,7 @@ impl FromRow<'_, PgRow> for TransactionRow {
             position: row.try_get("position")?,
             wallet_id: row.try_get("wallet_id")?,
             account_id: row.try_get("account_id")?,
-            direction: known(["CREDIT", "DEBIT"].into_iter().find(|d| *d == direction), direction)?,
+            direction: known(Direction::parse(direction), direction)?,
             category: known(Movement::CATEGORIES.into_iter().find(|c| *c == category), category)?,
             amount: money(row.try_get("amount")?)?,
             balance_after: money(row.try_get("balance_after")?)?,

@@ -26,12 +26,12 @@ pub struct Principal {
     pub account_id: AccountId,
     /// Shard that holds the account's events.
     pub shard_id: ShardId,
-    pub who: Who,
+    pub identity: ClientIdentity,
 }
 
 /// Credential that authenticated a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum ClientIdentity {
     /// An API key.
     Credential(CredentialId),
     /// A user's access token or portal cookie.
@@ -40,27 +40,27 @@ pub enum Who {
 
 impl Principal {
     pub fn actor(&self) -> Actor {
-        match self.who {
-            Who::Credential(id) => Actor::Credential(id),
-            Who::User { id, .. } => Actor::User(id),
+        match self.identity {
+            ClientIdentity::Credential(id) => Actor::Credential(id),
+            ClientIdentity::User { id, .. } => Actor::User(id),
         }
     }
 
     /// Whether the client has at least this role. An API key may do everything.
     pub fn may(&self, role: UserRole) -> bool {
-        match self.who {
-            Who::Credential(_) => true,
-            Who::User { role: own, .. } => own >= role,
+        match self.identity {
+            ClientIdentity::Credential(_) => true,
+            ClientIdentity::User { role: own, .. } => own >= role,
         }
     }
 
     /// Returns the signing secrets of its account's credentials that the client may see. An owner may see every secret, an
     /// API key only its own.
     pub fn visible_secrets(&self) -> VisibleSecrets {
-        match self.who {
-            Who::Credential(own) => VisibleSecrets::Only(own),
-            Who::User { role, .. } if role >= UserRole::Owner => VisibleSecrets::All,
-            Who::User { .. } => VisibleSecrets::None,
+        match self.identity {
+            ClientIdentity::Credential(own) => VisibleSecrets::Only(own),
+            ClientIdentity::User { role, .. } if role >= UserRole::Owner => VisibleSecrets::All,
+            ClientIdentity::User { .. } => VisibleSecrets::None,
         }
     }
 }

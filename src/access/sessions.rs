@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::gate::LoginBudget;
 use super::passwords::{Lane, Passwords};
 use super::tokens::{AccessTokens, Claims};
-use super::{AccessError, Principal, Who};
+use super::{AccessError, ClientIdentity, Principal};
 use crate::heartbeat::Heartbeat;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Private, random_secret};
@@ -75,8 +75,8 @@ impl Known {
 
     fn principal(&self) -> Result<Principal, AccessError> {
         let role = UserRole::parse(&self.role).ok_or(AccessError::InvalidToken)?;
-        let who = Who::User { id: self.user_id, role, session_id: self.session_id };
-        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, who })
+        let identity = ClientIdentity::User { id: self.user_id, role, session_id: self.session_id };
+        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, identity })
     }
 }
 
@@ -129,12 +129,7 @@ impl Sessions {
     /// Starts the task that looks sessions up. The task ends when the last handle is dropped.
     ///
     /// `access` is the pool for lookups, `pool` the one for writes that must be on disk before the response.
-    pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, tasks: &TaskTracker) -> Sessions {
-        Sessions::watched(access, pool, keyring, Heartbeat::default(), tasks)
-    }
-
-    /// Starts the task as [`Sessions::start`] does, and reports its progress to a heartbeat.
-    pub fn watched(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
+    pub fn start(access: PgPool, pool: PgPool, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> Sessions {
         let (lookups, waiting) = mpsc::channel(QUEUE_LOOKUPS);
         tasks.spawn(look_up(access, heartbeat, waiting));
         let tokens = Arc::new(AccessTokens::new(&keyring));

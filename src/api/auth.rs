@@ -1,6 +1,7 @@
 //! Admission of a request before anything of it is parsed: IP blocks, caller, rate limits, raw body, signature (contract,
 //! "The way of a request"). The caller goes into the request's extensions, where [`super::principal::Caller`] finds it.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chrono::Utc;
@@ -18,10 +19,10 @@ use super::state::ApiState;
 use super::surface::Surface;
 use super::user_auth::{bearer, portal_user};
 use super::wire_uri::WireUri;
-use crate::access::gate::{Claim, Client, Verdict};
+use crate::access::gate::{Client, PresentedCredentials, Verdict};
 use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
-use crate::access::{AccessError, Operator, Operators, Principal, Who};
+use crate::access::{AccessError, ClientIdentity, Operator, Operators, Principal};
 use crate::secrets::SIGNING_SECRET;
 
 impl From<AccessError> for ApiError {
@@ -127,95 +128,128 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
     }
 }
 
+/// Admits a request or refuses it. An admitted caller is in the request's extensions.
 async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
-    let path = request.uri().path();
-    let is_client_api = is_under(path, "/api/v1");
-    let is_operator_api = is_under(path, "/admin/v1") || is_for_auditors(path);
-    let operator = match is_operator_api {
-        true => Some(operator(&state.operators, bearer(request)).await),
-        false => None,
-    };
-    let refused_operator = match operator {
-        Some(Ok(operator)) => {
-            // Operators are exempt from blocks and limits that other traffic from their address causes.
-            name(request, operator.actor());
-            request.extensions_mut().insert(operator);
-            return Ok(());
-        }
+    let refused_operator = match admit_operator(state, request).await {
+        Some(Ok(())) => return Ok(()),
         Some(Err(error)) => Some(error),
         None => None,
     };
     let rule = match &refused_operator {
         // A request without a token is not a guess, so only a wrong token counts.
         Some(error) if error.code == Code::Unauthorized && bearer(request).is_some() => Some(Rule::Operator),
-        _ => Rule::of(request.method().as_str(), path),
+        _ => Rule::of(request.method().as_str(), request.uri().path()),
     };
     let ip = source_ip(request, &state.trusted_proxies);
     if let Some(error) = cross_site::refusal(&state.public_url, request) {
-        let seen = state.gate.look(ip, rule).await.map_err(ApiError::from);
-        let seen = seen.inspect_err(|_| {
-            if let Some(rule) = rule {
-                keep(request, state.gate.last_known(ip, Claim::Nobody, rule));
-            }
-        });
-        match seen? {
-            Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
-            Verdict::Seen { quota, .. } => quota.into_iter().for_each(|quota| keep(request, quota)),
-        }
-        return Err(error.into());
+        return Err(refuse_cross_site(state, request, ip, rule, error).await);
     }
     let user = user(state, request).await.transpose();
-    let claim = match &user {
-        Ok(Some((user_id, principal))) => Claim::User { user_id: *user_id, account_id: principal.account_id },
-        Ok(None) if is_client_api => claim(request),
-        _ => Claim::Nobody,
-    };
-    let asked = match &user {
-        Err(error) if error.code == Code::Unavailable => Err(error.clone()),
-        _ => state.gate.ask(ip, claim, rule).await.map_err(ApiError::from),
-    };
-    let verdict = asked.inspect_err(|_| {
-        if let Some(rule) = rule {
-            keep(request, state.gate.last_known(ip, claim, rule));
-        }
-    });
-    let client = match verdict? {
-        Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
-        Verdict::Seen { client, quota } => {
-            let user = user.as_ref().ok().and_then(Option::as_ref).map(|(_, principal)| principal);
-            if let Some(principal) = user.or(client.as_ref().map(|client| &client.principal)) {
-                name(request, principal.actor());
-            }
-            if let (Some(quota), Some(rule)) = (quota, rule) {
-                if quota.is_exceeded {
-                    state.metrics.rate_limited(rule.name());
-                    return Err(refuse(request, quota, rule.message(quota.retry_after)));
-                }
-                keep(request, quota);
-            }
-            client
-        }
-    };
+    let client = pass_gate(state, request, ip, &user, rule).await?;
     if let Some(error) = refused_operator {
         return Err(error.into());
     }
     let client = match user? {
         Some((_, principal)) => Some(Client { principal, signing_secret: None }),
-        None if is_client_api => Some(client.ok_or(AccessError::Unknown).map_err(ApiError::from)?),
+        None if is_client_api(request) => Some(client.ok_or(AccessError::Unknown).map_err(ApiError::from)?),
         None => None,
     };
     if rule.is_some() {
-        // Paths under `/auth` need no credentials.
-        let limit = if is_under(request.uri().path(), "/auth") { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
-        let body = body::read(request.take_body(), limit).await?;
-        if let Some(client) = &client {
-            check_signature(state, request, client, &body)?;
-        }
-        request.set_body(body);
+        read_body(state, request, client.as_ref()).await?;
     }
     if let Some(client) = client {
         request.extensions_mut().insert(client.principal);
     }
+    Ok(())
+}
+
+fn is_client_api(request: &Request) -> bool {
+    is_under(request.uri().path(), "/api/v1")
+}
+
+/// Admits an operator. Returns `None` if the path is not for operators.
+///
+/// Operators are exempt from blocks and limits that other traffic from their address causes.
+async fn admit_operator(state: &ApiState, request: &mut Request) -> Option<Result<(), ApiError>> {
+    let path = request.uri().path();
+    if !is_under(path, "/admin/v1") && !is_for_auditors(path) {
+        return None;
+    }
+    let operator = operator(&state.operators, bearer(request)).await;
+    Some(operator.map(|operator| {
+        name(request, operator.actor());
+        request.extensions_mut().insert(operator);
+    }))
+}
+
+/// Builds the refusal of a request that another site's page sent. A block takes precedence over `error`. The response shows
+/// the caller's quota, but the request is not charged.
+async fn refuse_cross_site(state: &ApiState, request: &Request, ip: IpAddr, rule: Option<Rule>, error: ApiError) -> poem::Error {
+    match state.gate.look(ip, rule).await {
+        Err(unavailable) => {
+            keep_last_known(state, request, ip, PresentedCredentials::Nobody, rule);
+            ApiError::from(unavailable).into()
+        }
+        Ok(Verdict::Blocked(block)) => refuse_blocked(state, request, block),
+        Ok(Verdict::Seen { quota, .. }) => {
+            quota.into_iter().for_each(|quota| keep(request, quota));
+            error.into()
+        }
+    }
+}
+
+/// Checks a request at the gate: block, API key and rate limit. Returns the owner of the API key, if the key is valid.
+async fn pass_gate(
+    state: &ApiState,
+    request: &Request,
+    ip: IpAddr,
+    user: &Result<Option<(UserId, Principal)>, ApiError>,
+    rule: Option<Rule>,
+) -> Result<Option<Client>> {
+    let credentials = match user {
+        Ok(Some((user_id, principal))) => PresentedCredentials::User { user_id: *user_id, account_id: principal.account_id },
+        Ok(None) if is_client_api(request) => presented_key(request),
+        _ => PresentedCredentials::Nobody,
+    };
+    let asked = match user {
+        Err(error) if error.code == Code::Unavailable => Err(error.clone()),
+        _ => state.gate.ask(ip, credentials, rule).await.map_err(ApiError::from),
+    };
+    let verdict = asked.inspect_err(|_| keep_last_known(state, request, ip, credentials, rule));
+    let (client, quota) = match verdict? {
+        Verdict::Blocked(block) => return Err(refuse_blocked(state, request, block)),
+        Verdict::Seen { client, quota } => (client, quota),
+    };
+    let user = user.as_ref().ok().and_then(Option::as_ref).map(|(_, principal)| principal);
+    if let Some(principal) = user.or(client.as_ref().map(|client| &client.principal)) {
+        name(request, principal.actor());
+    }
+    if let (Some(quota), Some(rule)) = (quota, rule) {
+        if quota.is_exceeded {
+            state.metrics.rate_limited(rule.name());
+            return Err(refuse(request, quota, rule.message(quota.retry_after)));
+        }
+        keep(request, quota);
+    }
+    Ok(client)
+}
+
+/// Shows the quota that the caller was last told, because the gate could not check the request.
+fn keep_last_known(state: &ApiState, request: &Request, ip: IpAddr, credentials: PresentedCredentials<'_>, rule: Option<Rule>) {
+    if let Some(rule) = rule {
+        keep(request, state.gate.last_known(ip, credentials, rule));
+    }
+}
+
+/// Reads the raw body and checks the client's signature over it.
+async fn read_body(state: &ApiState, request: &mut Request, client: Option<&Client>) -> Result<()> {
+    // Paths under `/auth` need no credentials.
+    let limit = if is_under(request.uri().path(), "/auth") { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
+    let body = body::read(request.take_body(), limit).await?;
+    if let Some(client) = client {
+        check_signature(state, request, client, &body)?;
+    }
+    request.set_body(body);
     Ok(())
 }
 
@@ -235,9 +269,9 @@ async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Pri
     } else {
         return None;
     };
-    Some(principal.and_then(|principal| match principal.who {
-        Who::User { id, .. } => Ok((id, principal)),
-        Who::Credential(_) => Err(AccessError::InvalidToken.into()),
+    Some(principal.and_then(|principal| match principal.identity {
+        ClientIdentity::User { id, .. } => Ok((id, principal)),
+        ClientIdentity::Credential(_) => Err(AccessError::InvalidToken.into()),
     }))
 }
 
@@ -248,10 +282,10 @@ fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
-fn claim(request: &Request) -> Claim<'_> {
+fn presented_key(request: &Request) -> PresentedCredentials<'_> {
     match (only(request, &X_API_KEY), only(request, &X_API_SECRET)) {
-        (Some(api_key), Some(api_secret)) => Claim::Key { api_key, api_secret },
-        _ => Claim::Nobody,
+        (Some(api_key), Some(api_secret)) => PresentedCredentials::Key { api_key, api_secret },
+        _ => PresentedCredentials::Nobody,
     }
 }
 
@@ -291,7 +325,7 @@ pub(super) fn refuse_blocked(state: &ApiState, request: &Request, block: Block) 
 /// Checks the signature over the bytes that came over the wire, if the credential requires one.
 fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
-    let Who::Credential(id) = client.principal.who else { return Ok(()) };
+    let ClientIdentity::Credential(id) = client.principal.identity else { return Ok(()) };
     let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
     // A header that occurs twice, or is not text, is malformed.

@@ -1,6 +1,7 @@
 //! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
 use ledger_events::ShardId;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -18,7 +19,6 @@ use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
 use crate::access::Principal;
-use crate::delivery::schedule::MAX_ATTEMPTS;
 use crate::ledger::{Answer, Command, Rendered, reader};
 
 /// Status of a delivery.
@@ -43,12 +43,14 @@ impl DeliveryStatus {
             Self::Failed => "failed",
         }
     }
+}
 
-    fn of(text: &str) -> Self {
-        match text {
-            "delivered" => Self::Delivered,
-            "failed" => Self::Failed,
-            _ => Self::Pending,
+impl From<deliveries::DeliveryStatus> for DeliveryStatus {
+    fn from(status: deliveries::DeliveryStatus) -> Self {
+        match status {
+            deliveries::DeliveryStatus::Pending => Self::Pending,
+            deliveries::DeliveryStatus::Delivered => Self::Delivered,
+            deliveries::DeliveryStatus::Failed => Self::Failed,
         }
     }
 }
@@ -97,7 +99,7 @@ impl From<deliveries::Delivery> for Delivery {
             event_type: delivery.event_type.into(),
             event_id: delivery.event_id.to_string(),
             payload: delivery.payload.map(JsonObject).unwrap_or_default(),
-            status: DeliveryStatus::of(delivery.status),
+            status: delivery.status.into(),
             attempt_count: delivery.attempt_count,
             max_attempts: MAX_ATTEMPTS,
             response_status: delivery.response_status,
@@ -301,7 +303,7 @@ impl Deliveries {
         let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0, &retries).await?;
         let (mut delivery, attempts) = found.ok_or_else(not_found)?;
         with_payloads(&state, caller.shard_id, std::iter::once(&mut delivery)).await?;
-        let is_pending = delivery.status == "pending";
+        let is_pending = delivery.status == deliveries::DeliveryStatus::Pending;
         Ok(Reply(DeliveryDetail {
             response_body: delivery.response_body.take(),
             next_attempt_at: is_pending.then(|| delivery.next_attempt_at.into()),

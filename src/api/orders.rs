@@ -21,6 +21,7 @@ use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
 use crate::ledger::answer::OrderView;
 use crate::ledger::command;
+use crate::ledger::reader;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Answer, Command, Rendered};
 use crate::secrets::seal::Private;
@@ -345,7 +346,7 @@ impl Orders {
             created_to: time("created_to", created_to.0)?,
         };
         let shard = caller.0.shard_id;
-        let found = orders::list(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
+        let found = reader::list_orders(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
         let texts = texts_of(&state, shard, &found.rows).await?;
         Ok(listed(found, page, |order| Order::with_texts(order, &texts)))
     }

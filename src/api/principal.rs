@@ -21,7 +21,7 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::error::{ApiError, Code};
 use super::queries::UnknownParameters;
-use crate::access::{Operator, Principal, Role, Who};
+use crate::access::{ClientIdentity, Operator, Principal, Role};
 
 /// An authentication scheme, as the document shows it.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +105,7 @@ macro_rules! user_role {
             const ABSENT: Code = $absent;
 
             fn of(request: &Request) -> Result<Self, ApiError> {
-                let principal = request.extensions().get::<Principal>().filter(|p| matches!(p.who, $is_known));
+                let principal = request.extensions().get::<Principal>().filter(|p| matches!(p.identity, $is_known));
                 let principal = principal.copied().ok_or_else(|| ApiError::new(Self::ABSENT))?;
                 if principal.may($role) { Ok(Self(principal)) } else { Err(ApiError::new(Code::Forbidden)) }
             }
@@ -123,8 +123,8 @@ macro_rules! user_role {
 
 user_role!(ClientOperator, UserRole::Operator, CLIENT, Code::Unauthorized, _);
 user_role!(ClientOwner, UserRole::Owner, CLIENT, Code::Unauthorized, _);
-user_role!(PortalUser, UserRole::Viewer, PORTAL, Code::InvalidToken, Who::User { .. });
-user_role!(PortalOwner, UserRole::Owner, PORTAL, Code::InvalidToken, Who::User { .. });
+user_role!(PortalUser, UserRole::Viewer, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
+user_role!(PortalOwner, UserRole::Owner, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
 
 const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "The token of an operator of the service.")];
 

@@ -16,7 +16,7 @@ use super::reply::{NoStore, Reply};
 use super::scalars::Timestamp;
 use super::source::source_ip;
 use super::state::{State, Tag};
-use crate::access::Who;
+use crate::access::ClientIdentity;
 use crate::access::gate::Verdict;
 use crate::access::limits::{Rule, source_network};
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
@@ -194,7 +194,7 @@ impl Sessions {
             Verdict::Seen { .. } => {}
         }
         let (granted, cookie) = state.sessions.log_in(&email, Private::new(password), network).await?;
-        if let Err(error) = state.gate.forgive(budget).await {
+        if let Err(error) = state.gate.refund_login(budget).await {
             // The session has started, so the login still succeeds. The user has one failed login less left.
             tracing::warn!(%error, "failed to refund the rate limit for a successful login");
         }
@@ -221,7 +221,7 @@ impl Sessions {
         state: State<'_>,
         _no_fields: NoFields,
     ) -> Result<WithPortalCookie<Reply<LoggedOut>>, ApiError> {
-        if let Who::User { session_id, .. } = caller.0.who {
+        if let ClientIdentity::User { session_id, .. } = caller.0.identity {
             state.sessions.log_out(session_id).await?;
         }
         let message = "The session has ended.".to_owned();

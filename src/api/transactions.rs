@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::Money as Amount;
+use ledger_events::wallet::Direction;
 use ledger_projections::wallets::{self, TransactionFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -108,8 +109,8 @@ impl From<wallets::Transaction> for Transaction {
             id: transaction.id,
             wallet_id: transaction.wallet_id,
             direction: match transaction.direction {
-                "CREDIT" => TransactionType::Credit,
-                _ => TransactionType::Debit,
+                Direction::Credit => TransactionType::Credit,
+                Direction::Debit => TransactionType::Debit,
             },
             category: transaction.category.to_owned(),
             amount: transaction.amount.into(),

@@ -5,115 +5,141 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ledger_database::PgConnection;
 use ledger_events::replay::ReplayEvent;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::{ProjectionError, deliveries};
 use uuid::Uuid;
 
-use super::tables::{Rows, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, RowDifference};
+use super::tables::{Rows, Table, table};
+use super::walk::{Page, Visitor};
+use super::{AuditError, Counts, Difference, Findings, RowDifference};
 use crate::ledger::health::{self, Health};
 use crate::ledger::reader::{self, ReadError};
 
 const PAGE_EVENTS: i64 = 5_000;
 
-/// Folds the log up to the checkpoint, and compares audience, envelopes and deliveries. Each page compares the rows of
-/// its own events. Rows that replays made of earlier events are kept and compared at the end, when all replayed events
-/// are known.
-pub async fn check(
-    conn: &mut PgConnection,
+/// Visitor that folds the log up to the checkpoint, and compares audience, envelopes and deliveries. Each page compares the
+/// rows of its own events. Rows that replays made of earlier events are kept and compared when the checkpoint is reached
+/// and all replayed events are known.
+///
+/// From there on it counts the deliveries that the projection should have made by now. If the projection stands still,
+/// none of its rows differs, but events lack their deliveries.
+#[derive(Debug)]
+pub struct Deliveries {
     shard: ShardId,
-    counts: &mut Counts,
-    health: &mut Health,
-    findings: &mut Findings,
-    progress: &impl Fn(Progress),
-) -> Result<(), AuditError> {
-    let tables = |name| table(name).ok_or(AuditError::Broken);
-    let (audience, envelopes, made) = (tables("webhook_audience")?, tables("webhook_envelopes")?, tables("deliveries")?);
-    sqlx::raw_sql("TRUNCATE webhook_audience, kept_envelopes, kept_deliveries").execute(&mut *conn).await?;
-    let mut replayed: BTreeSet<String> = BTreeSet::new();
-    let mut differing_envelopes: BTreeMap<String, RowDifference> = BTreeMap::new();
-    let mut at = 0;
-    loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
-            .execute(&mut *conn)
-            .await?;
+    /// Last position that was folded.
+    at: Position,
+    replayed: BTreeSet<String>,
+    differing_envelopes: BTreeMap<String, RowDifference>,
+    health: Health,
+    /// Events beyond the checkpoint, once a page has reached it.
+    ahead: Option<Ahead>,
+}
+
+/// Events beyond the checkpoint, up to the last one whose deliveries must exist.
+#[derive(Debug)]
+struct Ahead {
+    after: Position,
+    due: Position,
+    overdue: i64,
+}
+
+impl Deliveries {
+    pub async fn start(conn: &mut PgConnection, shard: ShardId) -> Result<Deliveries, AuditError> {
+        sqlx::raw_sql("TRUNCATE webhook_audience, kept_envelopes, kept_deliveries").execute(&mut *conn).await?;
+        let (replayed, differing_envelopes) = (BTreeSet::new(), BTreeMap::new());
+        Ok(Deliveries { shard, at: 0, replayed, differing_envelopes, health: Health::default(), ahead: None })
+    }
+
+    /// Reports overdue deliveries, and checks the worker's records and the rows without an event. Returns the health of
+    /// the deliveries.
+    pub async fn end(self, conn: &mut PgConnection, counts: &mut Counts, findings: &mut Findings) -> Result<Health, AuditError> {
+        if let Some(Ahead { after, due, overdue }) = self.ahead.filter(|ahead| ahead.overdue > 0) {
+            findings.add(Difference::Overdue { shard: self.shard, after, upto: due, deliveries: overdue });
+        }
+        states(conn, self.shard, counts, findings).await?;
+        orphans(conn, self.shard, findings).await?;
+        Ok(self.health)
+    }
+
+    /// Compares the rows of the page's events. Returns whether the page reaches the checkpoint.
+    async fn compare(&mut self, conn: &mut PgConnection, page: &Page, findings: &mut Findings) -> Result<bool, AuditError> {
+        let (shard, envelopes, made) = (self.shard, find("webhook_envelopes")?, find("deliveries")?);
         let checkpoint = deliveries::checkpoint(&mut *conn, shard).await?;
-        let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
-        let mut events: Vec<Recorded> =
-            page.iter().filter(|stored| stored.position <= checkpoint).filter_map(|stored| stored.decode().ok()).collect();
-        let ids: Vec<String> = page.iter().map(|stored| stored.event_id.to_string()).collect();
-        at = page.last().map_or(checkpoint, |last| last.position.min(checkpoint)).max(at);
+        let mut events = page.readable(self.at, checkpoint);
+        let ids: Vec<String> = page.events().iter().map(|(stored, _)| stored.event_id.to_string()).collect();
+        self.at = page.last().map_or(checkpoint, |last| last.min(checkpoint)).max(self.at);
         fold(conn, shard, &mut events).await?;
-        *health += health::of_folded(conn, shard).await?;
+        self.health += health::of_folded(conn, shard).await?;
         let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&ids)).await?;
-        differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
+        self.differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
         let differing = made.differing(conn, "pg_temp", shard, Rows::Made(&ids)).await?;
         findings.extend(differing.into_iter().map(Difference::Row));
         let by_replays: Vec<String> = events.iter().flat_map(replayed_by).map(ToString::to_string).collect();
         if !by_replays.is_empty() {
             keep(conn, &by_replays).await?;
-            replayed.extend(by_replays);
+            self.replayed.extend(by_replays);
         }
-        let is_end = at >= checkpoint || page.is_empty();
-        if is_end {
-            let differing = audience.differing(conn, "pg_temp", shard, Rows::Between(&audience.before_all(), None)).await?;
-            findings.extend(differing.into_iter().map(Difference::Row));
-            sqlx::raw_sql(
-                "TRUNCATE webhook_envelopes, deliveries; INSERT INTO webhook_envelopes SELECT * FROM kept_envelopes;
-                 INSERT INTO deliveries SELECT * FROM kept_deliveries",
-            )
-            .execute(&mut *conn)
-            .await?;
-            let differing = made.differing(conn, "pg_temp", shard, Rows::Replayed).await?;
-            findings.extend(differing.into_iter().map(Difference::Row));
-            // For replayed events, the comparison at the end replaces that of their own page.
-            differing_envelopes.retain(|key, _| !replayed.contains(key));
-            let keys: Vec<String> = std::mem::take(&mut replayed).into_iter().collect();
-            let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&keys)).await?;
-            differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
-            findings.extend(std::mem::take(&mut differing_envelopes).into_values().map(Difference::Row));
-        }
-        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
-        progress(Progress { stage: "deliveries", shard, done: at, total: checkpoint });
-        if is_end {
-            break;
-        }
+        Ok(self.at >= checkpoint || page.is_empty())
     }
-    overdue(conn, shard, at, health, findings).await?;
-    states(conn, shard, counts, findings).await?;
-    orphans(conn, shard, findings).await
+
+    /// Compares the audience, and the rows that replays made.
+    async fn compare_kept(&mut self, conn: &mut PgConnection, findings: &mut Findings) -> Result<(), AuditError> {
+        let (shard, audience, envelopes) = (self.shard, find("webhook_audience")?, find("webhook_envelopes")?);
+        let differing = audience.differing(conn, "pg_temp", shard, Rows::Between(&audience.before_all(), None)).await?;
+        findings.extend(differing.into_iter().map(Difference::Row));
+        sqlx::raw_sql(
+            "TRUNCATE webhook_envelopes, deliveries; INSERT INTO webhook_envelopes SELECT * FROM kept_envelopes;
+             INSERT INTO deliveries SELECT * FROM kept_deliveries",
+        )
+        .execute(&mut *conn)
+        .await?;
+        let differing = find("deliveries")?.differing(conn, "pg_temp", shard, Rows::Replayed).await?;
+        findings.extend(differing.into_iter().map(Difference::Row));
+        // For replayed events, this comparison replaces that of their own page.
+        let replayed = std::mem::take(&mut self.replayed);
+        let mut differing_envelopes = std::mem::take(&mut self.differing_envelopes);
+        differing_envelopes.retain(|key, _| !replayed.contains(key));
+        let keys: Vec<String> = replayed.into_iter().collect();
+        let differing = envelopes.differing(conn, "pg_temp", shard, Rows::Keys(&keys)).await?;
+        differing_envelopes.extend(differing.into_iter().map(|row| (row.key.clone(), row)));
+        findings.extend(differing_envelopes.into_values().map(Difference::Row));
+        Ok(())
+    }
 }
 
-/// Finds deliveries that the projection should have made by now for the events after a position. If the projection stands
-/// still, none of its rows differs, but events lack their deliveries.
-async fn overdue(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    after: Position,
-    health: &mut Health,
-    findings: &mut Findings,
-) -> Result<(), AuditError> {
-    let due = health::due(conn, shard).await?;
-    let (mut at, mut overdue) = (after, 0);
-    while at < due {
-        // One snapshot, so that concurrent work of the projection is visible completely or not at all within a page.
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE webhook_envelopes, deliveries")
-            .execute(&mut *conn)
-            .await?;
-        let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS).await?;
-        at = page.last().map_or(due, |last| last.position);
-        let mut events: Vec<Recorded> =
-            page.iter().filter(|stored| stored.position <= due).filter_map(|stored| stored.decode().ok()).collect();
-        fold(conn, shard, &mut events).await?;
-        let of_page = health::of_folded(conn, shard).await?;
-        *health += of_page;
-        overdue += of_page.missing();
-        sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
+impl Visitor for Deliveries {
+    async fn visit(&mut self, conn: &mut PgConnection, page: &Page, findings: &mut Findings) -> Result<(), AuditError> {
+        if self.is_done() {
+            return Ok(());
+        }
+        sqlx::raw_sql("TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+        if self.ahead.is_none() {
+            if !self.compare(conn, page, findings).await? {
+                return Ok(());
+            }
+            self.compare_kept(conn, findings).await?;
+            sqlx::raw_sql("TRUNCATE webhook_envelopes, deliveries").execute(&mut *conn).await?;
+            self.ahead = Some(Ahead { after: self.at, due: health::due(conn, self.shard).await?, overdue: 0 });
+        }
+        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| self.at < ahead.due) {
+            let mut events = page.readable(self.at, ahead.due);
+            self.at = page.last().unwrap_or(ahead.due);
+            fold(conn, self.shard, &mut events).await?;
+            let of_page = health::of_folded(conn, self.shard).await?;
+            self.health += of_page;
+            ahead.overdue += of_page.missing();
+        }
+        Ok(())
     }
-    if overdue > 0 {
-        findings.add(Difference::Overdue { shard, after, upto: due, deliveries: overdue });
+
+    fn is_done(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| self.at >= ahead.due)
     }
-    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Table, AuditError> {
+    table(name).ok_or(AuditError::Broken)
 }
 
 /// Returns the events that an event of a replay delivers again.
@@ -201,11 +227,11 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
                 _ if !state.is_in_log => "its event is not in the log",
                 (None, _) => "has no state, so it will never be sent",
                 _ if state.is_of_its_type == Some(false) => "has a state of another event type",
-                (_, 6..) => "has more than five attempts",
+                (_, attempts) if attempts > MAX_ATTEMPTS => "has more than five attempts",
                 (Some("pending"), _) if !state.is_scheduled => "is pending without a next attempt",
                 (Some("pending"), _) if state.is_beyond => "is pending, but due or leased much later than any retry waits",
                 (Some("pending"), _) if !state.has_payload => "is pending without a payload",
-                (Some("pending"), 5) if !state.is_claimed => "is pending with every attempt used",
+                (Some("pending"), MAX_ATTEMPTS) if !state.is_claimed => "is pending with every attempt used",
                 (Some("pending" | "delivered" | "failed"), _) => continue,
                 (Some(_), _) => "has an unknown status",
             };

@@ -47,17 +47,7 @@ pub enum Difference {
     /// The transparency log's tree differs from the events, from this position on.
     Tree { shard: ShardId, position: Position, problem: String },
     /// A node refuses to sign the transparency log, because events that were signed are missing from the database.
-    Refused {
-        shard: ShardId,
-        node: Uuid,
-        host: String,
-        refused_at: DateTime<Utc>,
-        reason: String,
-        /// First and last position at which the node remembers events that the log may lack.
-        missing: Option<(Position, Position)>,
-        /// Root of the tree up to the last of these positions, in base64.
-        root: Option<String>,
-    },
+    Refused(Refused),
     /// A row of a projection differs from the fold of the log.
     Row(RowDifference),
     /// The vault's stock contradicts the events that delivered an order's vouchers.
@@ -73,6 +63,20 @@ pub enum Difference {
     Secret { table: &'static str, row: String, problem: String },
     /// A count or a page anchor for the pagination of lists is wrong.
     Listing { shard: ShardId, table: String, account_id: AccountId, field: String, stored: Option<i64>, derived: Option<i64> },
+}
+
+/// A node's refusal to sign the transparency log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refused {
+    pub shard: ShardId,
+    pub node: Uuid,
+    pub host: String,
+    pub refused_at: DateTime<Utc>,
+    pub reason: String,
+    /// First and last position at which the node remembers events that the log may lack.
+    pub missing: Option<(Position, Position)>,
+    /// Root of the tree up to the last of these positions, in base64.
+    pub root: Option<String>,
 }
 
 /// A row that differs from the fold of the log.
@@ -197,18 +201,7 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}, position {position}: {stream} {id}: {problem}")
             }
             Self::Tree { shard, position, problem } => write!(f, "shard {shard}, position {position}: {problem}"),
-            Self::Refused { shard, node, host, refused_at, reason, missing, root } => {
-                write!(
-                    f,
-                    "shard {shard}: node {node} on {host} has refused to sign the transparency log since {refused_at}: {reason}"
-                )?;
-                if let Some((from, to)) = missing {
-                    let root = root.as_deref().unwrap_or("unknown");
-                    write!(f, "; a tree of {to} events with the root {root} was signed, and of its events those at ")?;
-                    write!(f, "positions {from} to {to} are missing, or differ in the log")?;
-                }
-                Ok(())
-            }
+            Self::Refused(refused) => refused.fmt(f),
             Self::Row(row) => row.fmt(f),
             Self::Voucher { shard, order_id, reference, problem } => {
                 write!(f, "shard {shard}: voucher {reference} of order {order_id}: {problem}")
@@ -230,6 +223,19 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}: {table} of account {account_id}: {field} is {stored}, but its rows yield {derived}")
             }
         }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { shard, node, host, refused_at, reason, missing, root } = self;
+        write!(f, "shard {shard}: node {node} on {host} has refused to sign the transparency log since {refused_at}: {reason}")?;
+        if let Some((from, to)) = missing {
+            let root = root.as_deref().unwrap_or("unknown");
+            write!(f, "; a tree of {to} events with the root {root} was signed, and of its events those at ")?;
+            write!(f, "positions {from} to {to} are missing, or differ in the log")?;
+        }
+        Ok(())
     }
 }
 

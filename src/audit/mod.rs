@@ -21,13 +21,14 @@ mod tables;
 mod tree;
 pub mod verify;
 mod vouchers;
+mod walk;
 
 use ledger_events::{Position, ShardId};
 use ledger_projections::ProjectionError;
 
 use crate::ledger::reader::ReadError;
 
-pub use difference::{Difference, FieldDifference, Findings, RowDifference, RowProblem};
+pub use difference::{Difference, FieldDifference, Findings, Refused, RowDifference, RowProblem};
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
 pub use verify::{Counts, Reach, Report, verify, verify_with};
 

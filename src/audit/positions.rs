@@ -15,10 +15,9 @@ use ledger_events::{AccountId, BeneficiaryId, Currency, Event, Position, Recorde
 use uuid::Uuid;
 
 use super::rules::Owed;
-use super::{AuditError, Difference, Findings, Progress};
-use crate::ledger::reader::{self, Stored};
-
-const PAGE_EVENTS: i64 = 5_000;
+use super::walk::{Page, Visitor};
+use super::{AuditError, Difference, Findings};
+use crate::ledger::reader::{ReadError, Stored};
 
 /// Returns the end of the log for this audit. Later events belong to the next audit.
 pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<Position, sqlx::Error> {
@@ -39,32 +38,45 @@ pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findin
     Ok(head.max(last))
 }
 
-/// Checks positions 1 to `head`. Returns the number of events.
-pub async fn check(
-    conn: &mut PgConnection,
-    shard: ShardId,
+/// Visitor that checks positions 1 to `head`.
+#[derive(Debug)]
+pub struct Log {
+    walk: Walk,
     head: Position,
-    findings: &mut Findings,
-    progress: &impl Fn(Progress),
-) -> Result<u64, AuditError> {
-    let mut walk = Walk::new(shard);
-    let mut events = 0;
-    while walk.last < head {
-        let mut page = reader::stored_after(&mut *conn, shard, walk.last, PAGE_EVENTS).await?;
-        page.retain(|stored| stored.position <= head);
-        if page.is_empty() {
-            break;
-        }
-        events += u64::try_from(page.len()).unwrap_or_default();
-        let mut decoded = Vec::with_capacity(page.len());
-        for stored in &page {
-            decoded.extend(walk.step(stored, findings));
-        }
-        references(conn, shard, &decoded, findings).await?;
-        progress(Progress { stage: "log", shard, done: walk.last, total: head });
+    events: u64,
+}
+
+impl Log {
+    pub fn new(shard: ShardId, head: Position) -> Log {
+        Log { walk: Walk::new(shard), head, events: 0 }
     }
-    walk.settle(None, findings);
-    Ok(events)
+
+    /// Returns the last position to check.
+    pub fn head(&self) -> Position {
+        self.head
+    }
+
+    /// Reports a movement that was still required at the end. Returns the number of events.
+    pub fn end(mut self, findings: &mut Findings) -> u64 {
+        self.walk.settle(None, findings);
+        self.events
+    }
+}
+
+impl Visitor for Log {
+    async fn visit(&mut self, conn: &mut PgConnection, page: &Page, findings: &mut Findings) -> Result<(), AuditError> {
+        let mut readable = Vec::with_capacity(page.events().len());
+        for (stored, decoded) in page.events().iter().filter(|(stored, _)| stored.position <= self.head) {
+            self.events += 1;
+            self.walk.see(stored, decoded.as_ref(), findings);
+            readable.extend(decoded.as_ref().ok());
+        }
+        Ok(references(conn, self.walk.shard, &readable, findings).await?)
+    }
+
+    fn is_done(&self) -> bool {
+        self.walk.last >= self.head
+    }
 }
 
 /// State of the walk from one event to the next, in the order of positions.
@@ -87,6 +99,13 @@ impl Walk {
 
     /// Reports the problems of the next event. Returns the event if it can be decoded.
     pub fn step(&mut self, stored: &Stored, findings: &mut Findings) -> Option<Recorded> {
+        let decoded = stored.decode();
+        self.see(stored, decoded.as_ref(), findings);
+        decoded.ok()
+    }
+
+    /// Reports the problems of the next event, which the caller has decoded.
+    fn see(&mut self, stored: &Stored, decoded: Result<&Recorded, &ReadError>, findings: &mut Findings) {
         let (shard, position) = (self.shard, stored.position);
         if position != self.last + 1 {
             findings.add(Difference::Gap { shard, after: self.last, next: position });
@@ -96,21 +115,20 @@ impl Walk {
             findings.add(Difference::Time { shard, position, recorded_at: stored.recorded_at, before });
         }
         self.time = Some(stored.recorded_at);
-        let recorded = match stored.decode() {
+        let recorded = match decoded {
             Ok(recorded) => recorded,
             Err(error) => {
                 findings.add(Difference::Unreadable { shard, position, problem: error.to_string() });
                 self.settle(None, findings);
-                return None;
+                return;
             }
         };
-        self.settle(Some(&recorded), findings);
-        self.owed = Owed::by(&recorded);
-        if let Some(problem) = self.wrong_party(&recorded) {
+        self.settle(Some(recorded), findings);
+        self.owed = Owed::by(recorded);
+        if let Some(problem) = self.wrong_party(recorded) {
             let (stream, id) = (recorded.stream_type.as_str(), recorded.stream_id);
             findings.add(Difference::Rule { shard, stream, id, position, problem });
         }
-        Some(recorded)
     }
 
     /// Checks that an order or payout uses a wallet of its own account, and a payout a beneficiary of its own account,
@@ -168,7 +186,7 @@ impl Walk {
 async fn references(
     conn: &mut PgConnection,
     shard: ShardId,
-    page: &[Recorded],
+    page: &[&Recorded],
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let here: HashMap<Uuid, Position> = page.iter().map(|r| (r.moment.event_id, r.moment.position)).collect();
@@ -178,7 +196,8 @@ async fn references(
             .filter_map(|(field, id)| Some((field, id?)))
             .collect::<Vec<_>>()
     };
-    let mut elsewhere: Vec<Uuid> = page.iter().flat_map(named).map(|(_, id)| id).filter(|id| !here.contains_key(id)).collect();
+    let mut elsewhere: Vec<Uuid> =
+        page.iter().copied().flat_map(named).map(|(_, id)| id).filter(|id| !here.contains_key(id)).collect();
     elsewhere.sort_unstable();
     elsewhere.dedup();
     let found: HashMap<Uuid, Position> = if elsewhere.is_empty() {

@@ -102,30 +102,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     shadow::install(&mut conn).await?;
     let tables: Vec<&'static str> = parts.iter().flat_map(|part| part.tables()).copied().collect();
     shadow::prepare(&mut conn, &tables).await?;
-    let mut found = Found::default();
-    for (shard, table) in shards::headless(&mut conn).await? {
-        // The rebuild folds only known shards, so rows of this shard would be lost with the replaced tables.
-        if table == "events" {
-            return Err(AuditError::Headless { shard });
-        }
-        if tables.contains(&&*table) {
-            found.findings.add(Difference::Headless { shard, table });
-        }
-    }
-    let shards: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
-    let first_id = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(&mut conn).await?;
-    let mut work = Work {
-        parts,
-        tables,
-        shards,
-        reached: Reached::new(),
-        found,
-        is_compared: false,
-        strays: vec![],
-        first_id,
-        adopted: BTreeMap::new(),
-    };
-
+    let mut work = Work::begin(&mut conn, parts, tables).await?;
     work.catch_up(options, &mut conn, &progress).await?;
     for table in &work.tables {
         shadow::finish(&mut conn, table).await?;
@@ -137,17 +114,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     for name in work.tables.clone() {
         rows.insert(name, find(name)?.count(&mut conn, "shadow").await?);
     }
-    for _ in 0..CATCH_UPS {
-        work.catch_up(options, &mut conn, &progress).await?;
-        if work.found.touched.values().map(BTreeSet::len).sum::<usize>() < usize::try_from(NEAR).unwrap_or(usize::MAX) {
-            break;
-        }
-        // Compare these rows now, so that this need not happen under the locks.
-        let touched = std::mem::take(&mut work.found.touched);
-        for ((name, shard), keys) in touched {
-            work.compare(&mut conn, find(name)?, shard, Compare::Keys(keys.into_iter().collect())).await?;
-        }
-    }
+    work.compare_touched(options, &mut conn, &progress).await?;
     if work.parts.contains(&Part::Deliveries) {
         for shard in work.shards.clone() {
             swap::retype(&mut conn, shard).await?;
@@ -204,6 +171,32 @@ struct Found {
 }
 
 impl Work {
+    /// Refuses a log that a rebuild would lose rows of: it folds only known shards.
+    async fn begin(conn: &mut PgConnection, parts: Vec<Part>, tables: Vec<&'static str>) -> Result<Work, AuditError> {
+        let mut found = Found::default();
+        for (shard, table) in shards::headless(conn).await? {
+            if table == "events" {
+                return Err(AuditError::Headless { shard });
+            }
+            if tables.contains(&&*table) {
+                found.findings.add(Difference::Headless { shard, table });
+            }
+        }
+        let shards = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut *conn).await?;
+        let first_id = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(conn).await?;
+        Ok(Work {
+            parts,
+            tables,
+            shards,
+            reached: Reached::new(),
+            found,
+            is_compared: false,
+            strays: vec![],
+            first_id,
+            adopted: BTreeMap::new(),
+        })
+    }
+
     /// Returns the position up to which a part can be folded: the one that its public tables have reached.
     async fn target(conn: &mut PgConnection, shard: ShardId, part: Part) -> Result<Position, sqlx::Error> {
         match part {
@@ -280,6 +273,26 @@ impl Work {
                         None => break,
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Catches up with the log, and compares the rows that it has changed since their comparison, until few are left.
+    async fn compare_touched(
+        &mut self,
+        options: &PgConnectOptions,
+        conn: &mut PgConnection,
+        progress: &impl Fn(Progress),
+    ) -> Result<(), AuditError> {
+        for _ in 0..CATCH_UPS {
+            self.catch_up(options, conn, progress).await?;
+            if self.found.touched.values().map(BTreeSet::len).sum::<usize>() < usize::try_from(NEAR).unwrap_or(usize::MAX) {
+                break;
+            }
+            // Compare these rows now, so that this need not happen under the locks.
+            for ((name, shard), keys) in std::mem::take(&mut self.found.touched) {
+                self.compare(conn, find(name)?, shard, Compare::Keys(keys.into_iter().collect())).await?;
             }
         }
         Ok(())

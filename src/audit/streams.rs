@@ -72,86 +72,36 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
 /// Folds and compares all streams of a type.
 pub async fn check(
     conn: &mut PgConnection,
-    shard: ShardId,
-    stream: StreamType,
+    (shard, stream): (ShardId, StreamType),
     keyring: Option<&Keyring>,
     counts: &mut Counts,
     findings: &mut Findings,
     progress: &impl Fn(Progress),
 ) -> Result<(), AuditError> {
-    let table = table_of(stream);
     let mut folded = Folded::default();
-    let (mut at, mut compared) = ((i64::MIN, 0_i64), i64::MIN);
-    let mut done = 0;
+    let mut walk = Walk { shard, stream, at: (i64::MIN, 0), streams: 0 };
+    let (mut compared, mut done) = (i64::MIN, 0);
     loop {
         sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, users, products, categories, beneficiaries, payouts, bank_statements, daily_totals")
             .execute(&mut *conn)
             .await?;
-        let page = page(conn, shard, stream, at).await?;
+        let page = page(conn, shard, stream, walk.at).await?;
         let totalled = totals::checkpoint(&mut *conn, shard).await?;
         for recorded in std::mem::take(&mut folded.ahead) {
             folded.total(recorded, totalled);
         }
         for stored in &page {
-            if stored.stream_id != at.0 {
-                counts.streams += 1;
-            }
-            let expected = if stored.stream_id == at.0 { at.1 + 1 } else { 1 };
-            if stored.version != expected {
-                let (stream, id) = (stream.to_string(), stored.stream_id);
-                findings.add(Difference::Version {
-                    shard,
-                    stream,
-                    id,
-                    position: stored.position,
-                    found: stored.version,
-                    expected,
-                });
-            }
-            at = (stored.stream_id, stored.version);
-            // The walk over the positions reports unreadable events.
-            let Ok(recorded) = stored.decode() else { continue };
-            secrets::fold(&mut folded.commitments, &recorded);
-            if let Some(problem) = folded.step(&recorded) {
-                let (id, position) = (recorded.stream_id, recorded.moment.position);
-                findings.add(Difference::Rule { shard, stream: stream.as_str(), id, position, problem });
-            }
-            folded.total(recorded, totalled);
+            walk.step(stored, &mut folded, totalled, findings);
         }
         // The last stream of a full page may continue in the next one.
         let is_last = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
-        let to = if is_last { i64::MAX } else { at.0 - 1 };
-        let unfinished = if is_last { Folded::default() } else { folded.split_off(at.0) };
+        let to = if is_last { i64::MAX } else { walk.at.0 - 1 };
+        let unfinished = if is_last { Folded::default() } else { folded.split_off(walk.at.0) };
         folded.write(conn, shard).await?;
-        let (from, upto) = (compared.to_string(), to.to_string());
-        if let Some(table) = table {
-            let differing = table.differing(conn, "pg_temp", shard, Rows::Between(&from, Some(&upto))).await?;
-            findings.extend(differing.into_iter().map(Difference::Row));
-        }
-        if stream == StreamType::Operator && shard == FIRST_SHARD {
-            operators::check(conn, shard, (compared, to), &folded.operators, findings).await?;
-        }
-        let streams = secrets::Streams { shard, range: (compared, to), told: &folded.commitments };
-        match (stream, keyring) {
-            (StreamType::Credential, _) => secrets::credentials(conn, streams, &folded.credentials, keyring, findings).await?,
-            (StreamType::User, _) => secrets::users(conn, streams, &folded.users, keyring, findings).await?,
-            (StreamType::Webhook, _) => secrets::webhooks(conn, streams, &folded.webhooks, keyring, findings).await?,
-            (StreamType::Operator, Some(keyring)) if shard == FIRST_SHARD => {
-                secrets::operators(conn, streams, keyring, findings).await?;
-            }
-            _ => {}
-        }
+        folded.compare(conn, (shard, stream), (compared, to), findings).await?;
+        folded.compare_secrets(conn, (shard, stream), (compared, to), keyring, findings).await?;
         if stream == StreamType::Wallet {
-            let ids: Vec<String> = folded.transactions.iter().map(|t| t.id.to_string()).collect();
-            counts.transactions += u64::try_from(ids.len()).unwrap_or_default();
-            for (name, rows) in [("wallet_transactions", Rows::Keys(&ids)), (totals::NAME, Rows::Between(&from, Some(&upto)))] {
-                let table = super::tables::table(name).ok_or(AuditError::Broken)?;
-                let differing = table.differing(conn, "pg_temp", shard, rows).await?;
-                findings.extend(differing.into_iter().map(Difference::Row));
-            }
-        }
-        if stream == StreamType::Product {
-            images::check(conn, shard, &folded.products, findings).await?;
+            counts.transactions += u64::try_from(folded.transactions.len()).unwrap_or_default();
         }
         if stream == StreamType::Order {
             counts.vouchers += vouchers::check(conn, shard, (compared, to), &folded.orders, findings).await?;
@@ -161,9 +111,42 @@ pub async fn check(
         done += i64::try_from(page.len()).unwrap_or_default();
         progress(Progress { stage: stream.as_str(), shard, done, total: done });
         if is_last {
+            counts.streams += walk.streams;
             return Ok(());
         }
         (folded, compared) = (unfinished, to);
+    }
+}
+
+/// State of the walk from one event to the next, stream by stream.
+struct Walk {
+    shard: ShardId,
+    stream: StreamType,
+    /// Id and version of the last event.
+    at: (i64, i64),
+    /// Number of streams so far.
+    streams: u64,
+}
+
+impl Walk {
+    /// Folds the next event, and reports its problems.
+    fn step(&mut self, stored: &Stored, folded: &mut Folded, totalled: Position, findings: &mut Findings) {
+        let (shard, position) = (self.shard, stored.position);
+        let is_new = stored.stream_id != self.at.0;
+        self.streams += u64::from(is_new);
+        let expected = if is_new { 1 } else { self.at.1 + 1 };
+        if stored.version != expected {
+            let (stream, id, found) = (self.stream.to_string(), stored.stream_id, stored.version);
+            findings.add(Difference::Version { shard, stream, id, position, found, expected });
+        }
+        self.at = (stored.stream_id, stored.version);
+        // The walk over the positions reports unreadable events.
+        let Ok(recorded) = stored.decode() else { return };
+        secrets::fold(&mut folded.commitments, &recorded);
+        if let Some(problem) = folded.step(&recorded) {
+            findings.add(Difference::Rule { shard, stream: self.stream.as_str(), id: recorded.stream_id, position, problem });
+        }
+        folded.total(recorded, totalled);
     }
 }
 
@@ -283,6 +266,58 @@ impl Folded {
             transactions: vec![],
             refunds: vec![],
         }
+    }
+
+    /// Compares the rows of these streams with the temporary tables.
+    async fn compare(
+        &self,
+        conn: &mut PgConnection,
+        (shard, stream): (ShardId, StreamType),
+        range: (i64, i64),
+        findings: &mut Findings,
+    ) -> Result<(), AuditError> {
+        let (from, upto) = (range.0.to_string(), range.1.to_string());
+        let between = || Rows::Between(&from, Some(&upto));
+        let ids: Vec<String> = self.transactions.iter().map(|t| t.id.to_string()).collect();
+        let mut compared: Vec<(&Table, Rows)> = table_of(stream).map(|table| (table, between())).into_iter().collect();
+        if stream == StreamType::Wallet {
+            let find = |name| table(name).ok_or(AuditError::Broken);
+            compared.push((find("wallet_transactions")?, Rows::Keys(&ids)));
+            compared.push((find(totals::NAME)?, between()));
+        }
+        for (table, rows) in compared {
+            let differing = table.differing(conn, "pg_temp", shard, rows).await?;
+            findings.extend(differing.into_iter().map(Difference::Row));
+        }
+        match stream {
+            StreamType::Operator if shard == FIRST_SHARD => {
+                Ok(operators::check(conn, shard, range, &self.operators, findings).await?)
+            }
+            StreamType::Product => Ok(images::check(conn, shard, &self.products, findings).await?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the values that grant access, and their MACs.
+    async fn compare_secrets(
+        &self,
+        conn: &mut PgConnection,
+        (shard, stream): (ShardId, StreamType),
+        range: (i64, i64),
+        keyring: Option<&Keyring>,
+        findings: &mut Findings,
+    ) -> Result<(), AuditError> {
+        let streams = secrets::Streams { shard, range, told: &self.commitments };
+        match (stream, keyring) {
+            (StreamType::Credential, _) => secrets::credentials(conn, streams, &self.credentials, keyring, findings).await?,
+            (StreamType::User, _) => secrets::users(conn, streams, &self.users, keyring, findings).await?,
+            (StreamType::Webhook, _) => secrets::webhooks(conn, streams, &self.webhooks, keyring, findings).await?,
+            (StreamType::Operator, Some(keyring)) if shard == FIRST_SHARD => {
+                secrets::operators(conn, streams, keyring, findings).await?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {

@@ -11,12 +11,12 @@ use transparency_log::merkle::{Hash, leaf_hash};
 use transparency_log::note::VerifierKey;
 use transparency_log::tile::{Edge, FULL, Tile};
 
-use super::{AuditError, Difference, Findings, Progress, Reach};
+use super::walk::{Page, Visitor};
+use super::{AuditError, Difference, Findings, Reach, Refused};
 use crate::ledger::reader;
 use crate::transparency::incidents;
 use crate::transparency::store::{self, Published};
 
-const PAGE_EVENTS: i64 = 5_000;
 const PAGE_CHECKPOINTS: i64 = 1_000;
 
 /// State of the tree's tables, read in one snapshot.
@@ -31,55 +31,80 @@ struct Kept {
     keys: Vec<VerifierKey>,
 }
 
-/// Compares the tree up to the largest size in its tables, and returns that size. Reports the first event that differs
-/// from the tree, and the first checkpoint that the events do not yield.
-pub async fn check(
-    conn: &mut PgConnection,
+/// Visitor that compares the tree up to the largest size in its tables. Reports the first event that differs from the
+/// tree, and the first checkpoint that the events do not yield.
+pub struct Tree {
     shard: ShardId,
-    findings: &mut Findings,
-    progress: &impl Fn(Progress),
-) -> Result<Reach, AuditError> {
-    let kept = kept(conn, shard).await?;
-    check_refusals(conn, shard, findings).await?;
-    let head = reader::head(&mut *conn, shard).await?;
-    let size = i64::try_from(kept.size).unwrap_or(i64::MAX);
-    let reach = Reach { shard, projection: store::PROJECTION, checkpoint: size, head };
-    if size > head {
-        findings.add(Difference::Checkpoint { shard, projection: store::PROJECTION, checkpoint: size, head });
-    }
-    if kept.signed != kept.size || kept.grown != kept.size {
-        let Kept { size: most, signed, grown, .. } = kept;
-        let problem = format!(
-            "the tree has {most} events, but its newest checkpoint covers {signed} and its own row states {grown}: rows are missing"
-        );
-        let position = i64::try_from(signed.min(grown)).unwrap_or(i64::MAX).saturating_add(1);
-        findings.add(Difference::Tree { shard, position, problem });
-    }
-    let mut walk =
-        Walk { shard, edge: Edge::default(), full: vec![], checkpoints: Checkpoints::default(), last_good: 0, is_bad: false };
-    walk.check_checkpoints(conn, &kept, findings).await?;
-    while walk.edge.size() < kept.size {
-        let at = i64::try_from(walk.edge.size()).unwrap_or(i64::MAX);
-        let page = reader::stored_after(&mut *conn, shard, at, PAGE_EVENTS.min(size - at)).await?;
-        for (position, stored) in (at + 1..).zip(&page) {
-            if stored.position != position {
-                break; // the walk over the positions reports the gap
-            }
-            let full = &mut walk.full;
-            walk.edge.append(leaf_hash(&stored.leaf().to_bytes()), |tile, hashes| full.push((tile, hashes)));
-            walk.check_checkpoints(conn, &kept, findings).await?;
+    kept: Kept,
+    edge: Edge,
+    /// Tiles that have become full and are not compared yet.
+    full: Vec<(Tile, Vec<Hash>)>,
+    checkpoints: Checkpoints,
+    /// Size of the last checkpoint that agrees with the events.
+    last_good: u64,
+    /// Set from the first differing event on, because every hash above it differs too.
+    is_bad: bool,
+    /// Set when the log lacks an event that the tree has.
+    is_cut: bool,
+}
+
+impl Tree {
+    /// Reads the tree's tables, and reports differences among them.
+    pub async fn start(conn: &mut PgConnection, shard: ShardId, findings: &mut Findings) -> Result<(Tree, Reach), AuditError> {
+        let kept = kept(conn, shard).await?;
+        check_refusals(conn, shard, findings).await?;
+        let head = reader::head(&mut *conn, shard).await?;
+        let size = i64::try_from(kept.size).unwrap_or(i64::MAX);
+        let reach = Reach { shard, projection: store::PROJECTION, checkpoint: size, head };
+        if size > head {
+            findings.add(Difference::Checkpoint { shard, projection: store::PROJECTION, checkpoint: size, head });
         }
-        walk.check_tiles(conn, findings).await?;
-        let next = i64::try_from(walk.edge.size()).unwrap_or(i64::MAX);
-        progress(Progress { stage: "tree", shard, done: next, total: size });
-        if next < (at + PAGE_EVENTS).min(size) {
+        if kept.signed != kept.size || kept.grown != kept.size {
+            let Kept { size: most, signed, grown, .. } = kept;
+            let problem = format!(
+                "the tree has {most} events, but its newest checkpoint covers {signed} and its own row states {grown}: rows are missing"
+            );
+            let position = i64::try_from(signed.min(grown)).unwrap_or(i64::MAX).saturating_add(1);
+            findings.add(Difference::Tree { shard, position, problem });
+        }
+        let (edge, checkpoints) = (Edge::default(), Checkpoints::default());
+        let mut tree = Tree { shard, kept, edge, full: vec![], checkpoints, last_good: 0, is_bad: false, is_cut: false };
+        tree.check_checkpoints(conn, findings).await?;
+        Ok((tree, reach))
+    }
+
+    /// Compares the right edge, or reports the first event that the log lacks.
+    pub fn end(mut self, findings: &mut Findings) {
+        if self.edge.size() < self.kept.size {
             let problem = "the tree has an event here, but the log has none".to_owned();
-            findings.add(Difference::Tree { shard, position: next + 1, problem });
-            return Ok(reach);
+            let position = i64::try_from(self.edge.size()).unwrap_or(i64::MAX).saturating_add(1);
+            findings.add(Difference::Tree { shard: self.shard, position, problem });
+        } else {
+            self.check_edge(findings);
         }
     }
-    walk.check_edge(kept.edge.as_ref(), findings);
-    Ok(reach)
+}
+
+impl Visitor for Tree {
+    async fn visit(&mut self, conn: &mut PgConnection, page: &Page, findings: &mut Findings) -> Result<(), AuditError> {
+        for (stored, _) in page.events() {
+            if self.is_done() {
+                break;
+            }
+            if u64::try_from(stored.position) != Ok(self.edge.size() + 1) {
+                self.is_cut = true; // the visitor of positions reports the gap
+                break;
+            }
+            let full = &mut self.full;
+            self.edge.append(leaf_hash(&stored.leaf().to_bytes()), |tile, hashes| full.push((tile, hashes)));
+            self.check_checkpoints(conn, findings).await?;
+        }
+        self.check_tiles(conn, findings).await
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_cut || self.edge.size() >= self.kept.size
+    }
 }
 
 /// Reports the refusals of nodes, with the events that were signed after the database's newest checkpoint.
@@ -89,7 +114,7 @@ async fn check_refusals(conn: &mut PgConnection, shard: ShardId, findings: &mut 
         let kept = situation.kept(&refusal.origin).map_or(0, |kept| i64::try_from(kept.size).unwrap_or(i64::MAX));
         let signed = refusal.signed();
         let missing = refusal.size.map(|size| (kept.min(refusal.head).min(size - 1).max(0) + 1, size));
-        findings.add(Difference::Refused {
+        findings.add(Difference::Refused(Refused {
             shard,
             node: refusal.node,
             host: refusal.host.clone(),
@@ -97,7 +122,7 @@ async fn check_refusals(conn: &mut PgConnection, shard: ShardId, findings: &mut 
             reason: refusal.reason.clone(),
             missing,
             root: signed.map(|signed| signed.root),
-        });
+        }));
     }
     Ok(())
 }
@@ -135,30 +160,13 @@ impl Checkpoints {
     }
 }
 
-struct Walk {
-    shard: ShardId,
-    edge: Edge,
-    /// Tiles that have become full and are not compared yet.
-    full: Vec<(Tile, Vec<Hash>)>,
-    checkpoints: Checkpoints,
-    /// Size of the last checkpoint that agrees with the events.
-    last_good: u64,
-    /// Set from the first differing event on, because every hash above it differs too.
-    is_bad: bool,
-}
-
-impl Walk {
-    async fn check_checkpoints(
-        &mut self,
-        conn: &mut PgConnection,
-        kept: &Kept,
-        findings: &mut Findings,
-    ) -> Result<(), AuditError> {
+impl Tree {
+    async fn check_checkpoints(&mut self, conn: &mut PgConnection, findings: &mut Findings) -> Result<(), AuditError> {
         let shard = self.shard;
         while let Some(signed) = self.checkpoints.at(conn, shard, self.edge.size()).await? {
             let position = i64::try_from(signed.size).unwrap_or(i64::MAX);
             let mut add = |problem: String| findings.add(Difference::Tree { shard, position, problem });
-            let keys = kept.keys.iter().filter(|key| key.name() == signed.origin).cloned().collect();
+            let keys = self.kept.keys.iter().filter(|key| key.name() == signed.origin).cloned().collect();
             let opened = Trust::in_keys(keys).open(&signed.note).map(|opened| opened.checkpoint);
             match opened {
                 Ok(c) if c.size == signed.size && c.root == signed.root && c.origin == signed.origin => {}
@@ -192,11 +200,11 @@ impl Walk {
         Ok(())
     }
 
-    fn check_edge(&mut self, kept: Option<&Edge>, findings: &mut Findings) {
-        let edge = self.edge.clone();
+    fn check_edge(&mut self, findings: &mut Findings) {
+        let (edge, kept) = (self.edge.clone(), self.kept.edge.take());
         for (level, row) in (0_u8..).zip(edge.rows()).filter(|(_, row)| !row.is_empty()) {
             let tile = Tile { level, index: edge.size() >> (8 * level) >> 8, width: u16::try_from(row.len()).unwrap_or(FULL) };
-            let kept = kept.and_then(|kept| kept.rows().get(usize::from(level)));
+            let kept = kept.as_ref().and_then(|kept| kept.rows().get(usize::from(level)));
             self.compare(tile, row, kept.map(Vec::as_slice), findings);
         }
     }

@@ -5,9 +5,14 @@ use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 
+use ledger_projections::listing::derive;
 use ledger_projections::{deliveries as delivery_projection, totals};
 
-use super::{AuditError, Difference, Findings, Progress, deliveries, lists, lock, positions, secrets, shards, streams, tree};
+use super::deliveries::Deliveries;
+use super::positions::{self, Log};
+use super::tree::Tree;
+use super::walk::Visitors;
+use super::{AuditError, Difference, Findings, Progress, lists, lock, secrets, shards, streams};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::half_imported;
 use crate::ledger::health::Health;
@@ -90,8 +95,9 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE kept_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE kept_deliveries (LIKE public.deliveries)";
 
-/// Reads the whole log four times: by position, by stream, for the deliveries and for the tree. Reads every derived row
-/// once. Returns an error only when it cannot read the data; differences are in the report.
+/// Reads the whole log twice: once in the order of its positions, for every check that follows that order, and once stream
+/// by stream, so that memory holds one stream and not all of them. Reads every derived row once. Returns an error only when
+/// it cannot read the data; differences are in the report.
 ///
 /// Writes only to temporary tables. Returns [`AuditError::Busy`] while a rebuild runs, because its swap would remove the
 /// rows during the comparison.
@@ -109,14 +115,12 @@ pub async fn verify_with(
     let mut conn = connect(options).await?;
     lock::shared(&mut conn).await?;
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
+    sqlx::raw_sql(derive::UNCOUNTED).execute(&mut conn).await?;
     let mut findings = Findings::default();
     let keyring = match keyring {
         Some(keyring) if secrets::adopt(&mut conn, keyring, &mut findings).await? => Some(keyring),
         _ => None,
     };
-    let mut counts = Counts::default();
-    let mut health = Health::default();
-    let mut reached = vec![];
     for (shard, position, total) in half_imported(&mut conn).await? {
         findings.add(Difference::HalfImported { shard, position, total });
     }
@@ -124,45 +128,82 @@ pub async fn verify_with(
         findings.add(Difference::Headless { shard, table });
     }
     let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
+    let mut verified = Verified { findings, ..Verified::default() };
     for shard in shards {
-        counts.shards += 1;
-        let head = positions::head(&mut conn, shard, &mut findings).await?;
-        counts.events += positions::check(&mut conn, shard, head, &mut findings, &progress).await?;
-        for stream in StreamType::ALL {
-            streams::check(&mut conn, shard, *stream, keyring, &mut counts, &mut findings, &progress).await?;
-        }
-        streams::extra_transactions(&mut conn, shard, &mut findings).await?;
-        deliveries::check(&mut conn, shard, &mut counts, &mut health, &mut findings, &progress).await?;
-        lists::check(&mut conn, shard, &mut findings).await?;
-        // Read the head after the checkpoints: the head only grows, so it cannot seem too small.
-        let checkpoints = [
-            (delivery_projection::NAME, delivery_projection::checkpoint(&mut conn, shard).await?),
-            (totals::NAME, totals::checkpoint(&mut conn, shard).await?),
-        ];
-        let head = reader::head(&mut conn, shard).await?;
-        for (projection, checkpoint) in checkpoints {
-            if checkpoint > head {
-                findings.add(Difference::Checkpoint { shard, projection, checkpoint, head });
-            }
-            reached.push(Reach { shard, projection, checkpoint, head });
-        }
-        reached.push(tree::check(&mut conn, shard, &mut findings, &progress).await?);
+        verified.shard(&mut conn, shard, keyring, &progress).await?;
     }
+    let Verified { counts, health, reached, mut findings } = verified;
     secrets::data_keys(&mut conn, keyring, &mut findings).await?;
     if let Some(keyring) = keyring {
         secrets::sessions(&mut conn, keyring, &mut findings).await?;
     }
     lock::release(&mut conn).await?;
     conn.close().await?;
-    let secrets_compared = keyring.is_some();
     Ok(Report {
         counts,
         delivery_health: health,
-        secrets_compared,
+        secrets_compared: keyring.is_some(),
         reached,
         found: findings.found,
         differences: findings.differences,
     })
+}
+
+/// Results so far, of the shards that are verified.
+#[derive(Default)]
+struct Verified {
+    counts: Counts,
+    health: Health,
+    reached: Vec<Reach>,
+    findings: Findings,
+}
+
+impl Verified {
+    async fn shard(
+        &mut self,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        keyring: Option<&Keyring>,
+        progress: &impl Fn(Progress),
+    ) -> Result<(), AuditError> {
+        let Verified { counts, health, findings, .. } = self;
+        counts.shards += 1;
+        // The tree first: what it covers is in the log before the log's head is read.
+        let (tree, of_tree) = Tree::start(conn, shard, findings).await?;
+        let log = Log::new(shard, positions::head(conn, shard, findings).await?);
+        let deliveries = Deliveries::start(conn, shard).await?;
+        let mut visitors = Visitors { log, tree, deliveries };
+        visitors.walk(conn, shard, findings, progress).await?;
+        let Visitors { log, tree, deliveries } = visitors;
+        counts.events += log.end(findings);
+        tree.end(findings);
+        *health += deliveries.end(conn, counts, findings).await?;
+        for stream in StreamType::ALL {
+            streams::check(conn, (shard, *stream), keyring, counts, findings, progress).await?;
+        }
+        streams::extra_transactions(conn, shard, findings).await?;
+        lists::check(conn, shard, findings).await?;
+        self.reach(conn, shard).await?;
+        self.reached.push(of_tree);
+        Ok(())
+    }
+
+    /// Compares the checkpoints of the asynchronous projections with the log's head.
+    async fn reach(&mut self, conn: &mut PgConnection, shard: ShardId) -> Result<(), AuditError> {
+        // Read the head after the checkpoints: the head only grows, so it cannot seem too small.
+        let checkpoints = [
+            (delivery_projection::NAME, delivery_projection::checkpoint(&mut *conn, shard).await?),
+            (totals::NAME, totals::checkpoint(&mut *conn, shard).await?),
+        ];
+        let head = reader::head(&mut *conn, shard).await?;
+        for (projection, checkpoint) in checkpoints {
+            if checkpoint > head {
+                self.findings.add(Difference::Checkpoint { shard, projection, checkpoint, head });
+            }
+            self.reached.push(Reach { shard, projection, checkpoint, head });
+        }
+        Ok(())
+    }
 }
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {

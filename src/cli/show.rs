@@ -166,7 +166,7 @@ fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
         output.line(format!("  reason: {}", escape::value(reason.expose())))?;
     }
     if let Some(movement) = &chapter.movement {
-        let sign = if movement.direction == Direction::Credit.as_str() { '+' } else { '−' };
+        let sign = if movement.direction == Direction::Credit { '+' } else { '−' };
         output.line(format!(
             "  wallet {}: {sign}{} {}, balance {} (transaction {})",
             movement.wallet_id, movement.amount, movement.currency, movement.balance_after, movement.id

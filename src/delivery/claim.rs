@@ -1,24 +1,27 @@
 //! Claims of due deliveries: one transaction leases each delivery and writes its attempt ahead, as in flight. It ends before
 //! any HTTP request.
 
+mod targets;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hyper::body::Bytes;
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::{AccountId, CredentialId, ShardId, WebhookId};
-use sha2::{Digest, Sha256};
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::schedule::Clock;
 use crate::ledger::connect::Line;
-use crate::secrets::SIGNING_SECRET;
-use crate::secrets::seal::{KeyId, Keyring, Private, SealError, salted_hash};
+use crate::secrets::seal::Keyring;
+use targets::Present;
+pub(super) use targets::lacks_key;
+pub use targets::{Target, Targets};
 
 /// Number of times that an attempt of unknown outcome is repeated.
 pub const MAX_UNKNOWN: i16 = 5;
@@ -38,7 +41,7 @@ pub struct Due {
 
 /// Number of deliveries of a webhook to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct ClaimRequest {
     pub webhook_id: WebhookId,
     pub first_attempts: usize,
     pub retries: usize,
@@ -48,18 +51,18 @@ pub struct Want {
     pub most: usize,
 }
 
-impl Want {
+impl ClaimRequest {
     /// Reduces the counts to the room that existing leases leave.
     ///
     /// Retries keep their proportion, and a fraction of a delivery is rounded up or down at random. With fixed rounding,
     /// one of the two kinds would starve where there is room for only one delivery at a time.
-    fn beside(self, leased: usize) -> Want {
+    fn beside(self, leased: usize) -> ClaimRequest {
         let (all, room) = (self.first_attempts + self.retries, self.least.max(self.most.saturating_sub(leased)));
         if room >= all {
             return self;
         }
         let retries = (self.retries * room + rand::random_range(0..all)) / all;
-        Want { first_attempts: room - retries, retries, ..self }
+        ClaimRequest { first_attempts: room - retries, retries, ..self }
     }
 }
 
@@ -69,22 +72,6 @@ pub struct Claims {
     pub claimed: Vec<Claimed>,
     /// Whether leases of other nodes limited the claim.
     pub is_short: bool,
-}
-
-/// Current URL and secret of a webhook, opened for sending.
-#[derive(Debug)]
-pub struct Target {
-    pub url: Private,
-    pub secret: Private,
-    /// Salted hash by which the log commits to the URL.
-    url_hash: String,
-    secret_hash: String,
-}
-
-impl PartialEq for Target {
-    fn eq(&self, other: &Target) -> bool {
-        (&self.url_hash, &self.secret_hash) == (&other.url_hash, &other.secret_hash)
-    }
 }
 
 /// Delivery that this node has claimed, to be sent once.
@@ -104,12 +91,12 @@ pub struct Claimed {
     pub payload: Bytes,
     /// URL and secret; `None` if they cannot be opened.
     pub target: Option<Arc<Target>>,
-    pub moment: Moment,
+    pub clock: LeaseClock,
 }
 
 /// Time of a claim, by the database's clock and by this process's monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct LeaseClock {
     pub at: DateTime<Utc>,
     pub began: Instant,
     /// Time at which the delivery was ready to be sent. A slow claim does not make its deliveries stale.
@@ -117,7 +104,7 @@ pub struct Moment {
     pub lease_ends: Instant,
 }
 
-impl Moment {
+impl LeaseClock {
     /// Returns the current time by the database's clock: the claim's time plus the time that has passed here.
     pub fn now(&self) -> DateTime<Utc> {
         TimeDelta::from_std(self.began.elapsed()).ok().and_then(|passed| self.at.checked_add_signed(passed)).unwrap_or(self.at)
@@ -208,7 +195,7 @@ pub async fn claim(
     keyring: &Keyring,
     targets: &Targets,
     shard: ShardId,
-    wants: &[Want],
+    requests: &[ClaimRequest],
     lease: Duration,
 ) -> Result<Claims, sqlx::Error> {
     let mut connection = line.acquire().await?;
@@ -216,24 +203,25 @@ pub async fn claim(
     // The lock is a separate statement, so that the next statement sees everything that the previous claim committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;
     let began = Instant::now();
-    let Some(Present { at, targets, leased }) = targets.open(&mut tx, clock, keyring, shard, wants).await? else {
+    let Some(Present { at, targets, leased }) = targets.open(&mut tx, clock, keyring, shard, requests).await? else {
         tx.rollback().await?;
         connection.keep();
         return Ok(Claims::default());
     };
-    let beside = |want: &Want| match targets.contains_key(&want.webhook_id) {
-        true => want.beside(leased.get(&want.webhook_id).copied().unwrap_or_default()),
+    let beside = |request: &ClaimRequest| match targets.contains_key(&request.webhook_id) {
+        true => request.beside(leased.get(&request.webhook_id).copied().unwrap_or_default()),
         // A webhook that this node cannot open is left to a node that can, or to a person.
-        false => Want { first_attempts: 0, retries: 0, ..*want },
+        false => ClaimRequest { first_attempts: 0, retries: 0, ..*request },
     };
-    let fitting: Vec<Want> = wants.iter().map(beside).collect();
-    let is_short = fitting.iter().zip(wants).any(|(fitting, want)| fitting != want && targets.contains_key(&want.webhook_id));
-    if fitting.iter().all(|want| want.first_attempts + want.retries == 0) {
+    let fitting: Vec<ClaimRequest> = requests.iter().map(beside).collect();
+    let is_short =
+        fitting.iter().zip(requests).any(|(fitting, request)| fitting != request && targets.contains_key(&request.webhook_id));
+    if fitting.iter().all(|request| request.first_attempts + request.retries == 0) {
         tx.rollback().await?;
         connection.keep();
         return Ok(Claims { claimed: vec![], is_short });
     }
-    let mut moment = Moment { at, began, ready: began, lease_ends: began + lease };
+    let mut lease_clock = LeaseClock { at, began, ready: began, lease_ends: began + lease };
     let mut rows = take(&mut tx, shard, &fitting, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;
@@ -242,7 +230,7 @@ pub async fn claim(
     }
     tx.commit().await?;
     connection.keep();
-    moment.ready = Instant::now();
+    lease_clock.ready = Instant::now();
     rows.sort_unstable_by_key(|row| row.delivery_id); // in the order of the log
     let claimed = rows.into_iter().map(|row| Claimed {
         shard,
@@ -255,7 +243,7 @@ pub async fn claim(
         event_type: row.event_type,
         payload: row.payload.into(),
         target: targets.get(&row.webhook_id).cloned(),
-        moment,
+        clock: lease_clock,
     });
     Ok(Claims { claimed: claimed.collect(), is_short })
 }
@@ -264,12 +252,14 @@ pub async fn claim(
 async fn take(
     conn: &mut PgConnection,
     shard: ShardId,
-    wants: &[Want],
+    requests: &[ClaimRequest],
     targets: &HashMap<WebhookId, Arc<Target>>,
     at: DateTime<Utc>,
     lease: Duration,
 ) -> Result<Vec<ClaimedRow>, sqlx::Error> {
-    let hash = |want: &Want, which: fn(&Target) -> &str| targets.get(&want.webhook_id).map(|t| which(t)).unwrap_or_default();
+    let hash = |request: &ClaimRequest, which: fn(&Target) -> &str| {
+        targets.get(&request.webhook_id).map(|t| which(t)).unwrap_or_default()
+    };
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     // `locked` checks the chosen rows again under their lock. Its conditions match no index but the primary key: an index
     // on due rows would be read whole for each row. A state without its delivery or envelope cannot be sent, and must not
@@ -316,146 +306,13 @@ async fn take(
     )
     .bind(shard)
     .bind(at)
-    .bind(wants.iter().map(|want| want.webhook_id).collect::<Vec<_>>())
-    .bind(wants.iter().map(|want| number(want.first_attempts)).collect::<Vec<_>>())
-    .bind(wants.iter().map(|want| number(want.retries)).collect::<Vec<_>>())
-    .bind(wants.iter().map(|want| hash(want, |target| &target.url_hash)).collect::<Vec<_>>())
-    .bind(wants.iter().map(|want| hash(want, |target| &target.secret_hash)).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| request.webhook_id).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| number(request.first_attempts)).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| number(request.retries)).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| hash(request, |target| &target.url_hash)).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| hash(request, |target| &target.secret_hash)).collect::<Vec<_>>())
     .bind(at + TimeDelta::from_std(lease).unwrap_or(TimeDelta::zero()))
     .bind(MAX_UNKNOWN)
     .fetch_all(conn)
     .await
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
-struct Sealed {
-    webhook_id: WebhookId,
-    credential_id: Option<CredentialId>,
-    url_salt: Option<Vec<u8>>,
-    url: Option<Vec<u8>>,
-    token: Option<Vec<u8>>,
-    signing_secret: Option<Vec<u8>>,
-}
-
-impl Sealed {
-    fn open(&self, keyring: &Keyring) -> Result<Target, SealError> {
-        let missing = SealError::Unreadable;
-        let (salt, url) = self.url_salt.as_ref().zip(self.url.as_ref()).ok_or(missing)?;
-        let url = keyring.open_text("webhook.url", self.webhook_id, url)?;
-        let secret = match (self.credential_id, &self.signing_secret, &self.token) {
-            (Some(id), Some(secret), _) => keyring.open_text(SIGNING_SECRET, id, secret)?,
-            (None, _, Some(token)) => keyring.open_text("webhook.token", self.webhook_id, token)?,
-            _ => return Err(SealError::Unreadable),
-        };
-        let url_hash = salted_hash(salt, url.expose());
-        // A secret of 256 random bits needs no salt.
-        let secret_hash = hex::encode(Sha256::digest(secret.expose().as_bytes()));
-        Ok(Target { url, secret, url_hash, secret_hash })
-    }
-}
-
-/// Whether a claim failed because this node lacks the current master key.
-pub(super) fn lacks_key(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Decode(source) if source.downcast_ref() == Some(&SealError::NotCurrent))
-}
-
-/// Time, targets and leases that a claim starts from.
-struct Present {
-    at: DateTime<Utc>,
-    targets: HashMap<WebhookId, Arc<Target>>,
-    /// Number of leased deliveries of each webhook, across all nodes. It is not counted for webhooks without a limit.
-    leased: HashMap<WebhookId, usize>,
-}
-
-/// Cache of opened targets. Every claim reads the sealed values, so a changed URL or secret applies to the very next claim;
-/// the cache only saves opening them again.
-#[derive(Debug, Default)]
-pub struct Targets(Mutex<HashMap<WebhookId, (Sealed, Arc<Target>)>>);
-
-impl Targets {
-    /// Maximum number of cached targets.
-    const MOST: usize = 10_000;
-
-    /// Returns the current targets of these webhooks.
-    pub async fn now(
-        &self,
-        pool: &PgPool,
-        clock: &Clock,
-        keyring: &Keyring,
-        shard: ShardId,
-        webhooks: &[WebhookId],
-    ) -> Result<HashMap<WebhookId, Arc<Target>>, sqlx::Error> {
-        let none_of =
-            |webhook_id: &WebhookId| Want { webhook_id: *webhook_id, first_attempts: 0, retries: 0, least: 0, most: usize::MAX };
-        let wants: Vec<Want> = webhooks.iter().map(none_of).collect();
-        let present = self.open(&mut *pool.acquire().await?, clock, keyring, shard, &wants).await?;
-        Ok(present.map(|present| present.targets).unwrap_or_default())
-    }
-
-    /// Loads the targets and lease counts of the wanted webhooks. Returns `None` if none of them exists.
-    async fn open(
-        &self,
-        conn: &mut PgConnection,
-        clock: &Clock,
-        keyring: &Keyring,
-        shard: ShardId,
-        wants: &[Want],
-    ) -> Result<Option<Present>, sqlx::Error> {
-        let rows = sqlx::query(
-            "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, w.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
-                (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
-             FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
-             JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
-             JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.webhook_id
-             LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
-             LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
-             LEFT JOIN vault.credentials c ON c.credential_id = w.credential_id
-             CROSS JOIN LATERAL
-                (SELECT count(*) FROM delivery_state l WHERE wanted.is_bounded AND l.shard_id = $1
-                    AND l.webhook_id = wanted.webhook_id AND l.leased_until > statement_timestamp() + $4) AS leased",
-        )
-        .bind(shard)
-        .bind(wants.iter().map(|want| want.webhook_id).collect::<Vec<_>>())
-        .bind(wants.iter().map(|want| want.most < usize::MAX).collect::<Vec<_>>())
-        .bind(clock.ahead())
-        .fetch_all(conn)
-        .await?;
-        let Some(first) = rows.first() else { return Ok(None) };
-        let at = first.try_get("present")?;
-        let current: Option<&[u8]> = first.try_get("current_key")?;
-        // A node without the current key can open some values and not others, so it leaves everything to other nodes.
-        if !current.is_some_and(|id| KeyId::try_from(id).is_ok_and(|id| keyring.holds(id))) {
-            return Err(sqlx::Error::Decode(Box::new(SealError::NotCurrent)));
-        }
-        let sealed = rows.iter().map(Sealed::from_row).collect::<Result<Vec<_>, _>>()?;
-        let leased = rows.iter().map(|row| Ok((row.try_get("webhook_id")?, row.try_get::<i64, _>("leased")?)));
-        let leased = leased.collect::<Result<Vec<(WebhookId, i64)>, sqlx::Error>>()?;
-        let leased = leased.into_iter().map(|(webhook_id, count)| (webhook_id, usize::try_from(count).unwrap_or(usize::MAX)));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() > Self::MOST {
-            kept.clear();
-        }
-        let mut targets = HashMap::with_capacity(sealed.len());
-        for sealed in sealed {
-            let webhook_id = sealed.webhook_id;
-            if let Some((same, target)) = kept.get(&webhook_id)
-                && *same == sealed
-            {
-                targets.insert(webhook_id, target.clone());
-                continue;
-            }
-            match sealed.open(keyring) {
-                Ok(target) => {
-                    let target = Arc::new(target);
-                    kept.insert(webhook_id, (sealed, target.clone()));
-                    targets.insert(webhook_id, target);
-                }
-                Err(error) => {
-                    kept.remove(&webhook_id);
-                    tracing::error!(webhook_id, %error, "failed to open a webhook's URL or secret; claiming no deliveries");
-                }
-            }
-        }
-        Ok(Some(Present { at, targets, leased: leased.collect() }))
-    }
 }

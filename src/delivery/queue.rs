@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ledger_events::{AccountId, ShardId, WebhookId};
 
-use super::claim::{Claimed, Due, Target, Want};
+use super::claim::{ClaimRequest, Claimed, Due, Target};
 use super::share::{Candidate, Free, Pace, share};
 use crate::ledger::Addressee;
 
@@ -159,14 +159,14 @@ impl Queue {
     }
 
     /// Returns the deliveries to claim now in this shard.
-    pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<Want> {
+    pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<ClaimRequest> {
         let all = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
         self.wanted_of(shard, Free { all, ..self.most() }, now)
     }
 
     /// Returns the deliveries to claim now, at most `most`. Deliveries held of webhooks that are not quick are deducted from
     /// the shares of their kind.
-    pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<Want> {
+    pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<ClaimRequest> {
         let is_wanted = |line: &Line| line.shard == shard && (line.has_first_attempts || line.has_retries);
         let limits = self.limits;
         self.shared(
@@ -196,13 +196,13 @@ impl Queue {
                 Pace::Silent => line.allowance(limits, now),
             };
             let least = if line.held == 0 { limits.beside } else { 0 };
-            Some(Want { webhook_id, first_attempts: count - retries, retries, least, most })
+            Some(ClaimRequest { webhook_id, first_attempts: count - retries, retries, least, most })
         })
         .collect()
     }
 
     /// Adds the claimed deliveries to the queue. A webhook that yielded fewer than wanted has no more due for now.
-    pub fn claimed(&mut self, wants: &[Want], claimed: Vec<Claimed>) {
+    pub fn claimed(&mut self, requests: &[ClaimRequest], claimed: Vec<Claimed>) {
         let mut came: HashMap<WebhookId, (usize, usize)> = HashMap::new();
         for claimed in claimed {
             let came = came.entry(claimed.webhook_id).or_default();
@@ -218,11 +218,11 @@ impl Queue {
                 self.waiting += 1;
             }
         }
-        for want in wants {
-            let (first_attempts, retries) = came.get(&want.webhook_id).copied().unwrap_or_default();
-            if let Some(line) = self.lines.get_mut(&want.webhook_id) {
-                line.has_first_attempts &= first_attempts >= want.first_attempts;
-                line.has_retries &= retries >= want.retries;
+        for request in requests {
+            let (first_attempts, retries) = came.get(&request.webhook_id).copied().unwrap_or_default();
+            if let Some(line) = self.lines.get_mut(&request.webhook_id) {
+                line.has_first_attempts &= first_attempts >= request.first_attempts;
+                line.has_retries &= retries >= request.retries;
             }
         }
     }
@@ -289,7 +289,7 @@ impl Queue {
     pub fn stale(&mut self, fresh: Duration, now: Instant) -> Vec<Claimed> {
         let mut stale = vec![];
         for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) != Pace::Quick) {
-            let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.moment.ready) > fresh;
+            let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.clock.ready) > fresh;
             let count = line.waiting.iter().take_while(|claimed| is_stale(claimed)).count();
             stale.extend(line.waiting.drain(..count));
         }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::PgPool;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{ShardId, WebhookId};
 use uuid::Uuid;
 use webhook_client::sender::Outcome;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
-use super::schedule::{Clock, MAX_ATTEMPTS, next_attempt_at};
+use super::schedule::{Clock, next_attempt_at};
 use crate::ledger::connect::Line;
 
 /// Maximum number of deliveries that one statement pulls back.
@@ -111,7 +112,7 @@ pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Durati
     .bind(results.iter().map(|r| i32::try_from(r.outcome.response_time_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.response_body.as_deref()).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.outcome.error.as_deref()).collect::<Vec<_>>())
-    .bind(results.iter().map(|r| r.claimed.moment.at).collect::<Vec<_>>())
+    .bind(results.iter().map(|r| r.claimed.clock.at).collect::<Vec<_>>())
     .bind(results.iter().map(|r| r.started_at).collect::<Vec<_>>())
     .execute(&mut *connection)
     .await?;

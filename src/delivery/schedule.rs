@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-
-/// Number of attempts after which a delivery has failed for good.
-pub const MAX_ATTEMPTS: i16 = 5;
+use ledger_events::webhook::MAX_ATTEMPTS;
 
 /// Clock of the delivery workers: the database's clock, which all nodes share. Tests set it ahead.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use webhook_client::sender::{Delivery, Outcome, Sender};
 
-use super::claim::{self, Claimed, Claims, Due, Target, Targets, Want};
+use super::claim::{self, ClaimRequest, Claimed, Claims, Due, Target, Targets};
 use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
@@ -130,7 +130,7 @@ enum Answer {
         later: Option<Duration>,
         refused: Vec<(ShardId, sqlx::Error)>,
     },
-    Claimed(Vec<Want>, Claims),
+    Claimed(Vec<ClaimRequest>, Claims),
     Refused(ShardId, sqlx::Error),
     /// No query was in progress. The wake-up timer fired.
     None,
@@ -152,13 +152,13 @@ impl Worker {
         let mut queue = Queue::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
         let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
         queue.found(shard, due, now);
-        let wants = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
-        Ok(self.take(shard, &wants).await?.claimed)
+        let requests = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
+        Ok(self.take(shard, &requests).await?.claimed)
     }
 
-    async fn take(&self, shard: ShardId, wants: &[Want]) -> Result<Claims, sqlx::Error> {
+    async fn take(&self, shard: ShardId, requests: &[ClaimRequest]) -> Result<Claims, sqlx::Error> {
         let clock = &self.settings.clock;
-        let claim = claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, wants, self.lease());
+        let claim = claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, requests, self.lease());
         connect::within(ANSWERED, claim).await
     }
 
@@ -167,16 +167,16 @@ impl Worker {
     /// # Errors
     /// Returns the delivery unsent if too little of its lease is left.
     pub async fn send(&self, claimed: Claimed) -> Result<Ended, Claimed> {
-        let latest_start = claimed.moment.lease_ends.checked_sub(self.settings.deadline + RECORDING_MARGIN);
+        let latest_start = claimed.clock.lease_ends.checked_sub(self.settings.deadline + RECORDING_MARGIN);
         if latest_start.is_none_or(|latest| Instant::now() > latest) {
             return Err(claimed);
         }
         let _in_flight = self.metrics.attempt_started();
-        let (started_at, started) = (claimed.moment.now(), Instant::now());
+        let (started_at, started) = (claimed.clock.now(), Instant::now());
         let outcome = self.outcome(&claimed).await;
         let took = started.elapsed();
         self.metrics.attempt_ended(if outcome.succeeded() { "delivered" } else { "failed" }, took);
-        let ended_at = claimed.moment.now();
+        let ended_at = claimed.clock.now();
         Ok(Ended { claimed, started_at, ended_at, took, outcome })
     }
 
@@ -195,7 +195,7 @@ impl Worker {
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
             // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
-            timestamp: claimed.moment.now().timestamp(),
+            timestamp: claimed.clock.now().timestamp(),
             body: claimed.payload.clone(),
         };
         self.sender.send(delivery).await
@@ -313,9 +313,9 @@ impl Worker {
         Ok((Found { shard, due, targets }, later))
     }
 
-    async fn claim(self, shard: ShardId, wants: Vec<Want>) -> Answer {
-        match self.take(shard, &wants).await {
-            Ok(claims) => Answer::Claimed(wants, claims),
+    async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> Answer {
+        match self.take(shard, &requests).await {
+            Ok(claims) => Answer::Claimed(requests, claims),
             Err(error) => Answer::Refused(shard, error),
         }
     }

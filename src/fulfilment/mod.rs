@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use ledger_database::PgPool;
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{Actor, OrderId, Position, ShardId};
-use ledger_projections::orders::{self, Queued, SeenHead};
+use ledger_projections::orders::{self, Queued};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::ledger::reader::{self, SeenHead};
 use crate::ledger::stock;
 use crate::ledger::{Answer, Command, Ledger, Origin, Reply, WriteError};
 use crate::telemetry::Metrics;
@@ -185,7 +186,7 @@ impl Fulfilment {
         let from = progress.reads_from();
         let seen = progress.seen;
         let limit = i64::try_from(busy.len() + BATCH_ORDERS).unwrap_or(i64::MAX);
-        let Some((seen, orders)) = orders::unqueued(&self.pool, shard, seen, from, limit).await? else {
+        let Some((seen, orders)) = reader::unqueued(&self.pool, shard, seen, from, limit).await? else {
             tracing::warn!(shard, ?seen, "the log does not continue from its last known head; reading the whole queue");
             self.progress(shard).start_over();
             return Ok((0, true));

@@ -255,6 +255,38 @@ mod tests {
         assert!(admit(&places, "192.0.2.1").await.is_some());
     }
 
+    /// Answers one request on the connection.
+    fn answer(place: &Place) {
+        assert!(place.activity.begin_answer());
+        place.activity.answer_ends();
+        place.activity.flushed();
+    }
+
+    #[tokio::test]
+    async fn the_connection_that_is_idle_longest_is_evicted_first() {
+        let places = places(100, 4);
+        let mut held = vec![];
+        for _ in 0..4 {
+            let place = admit(&places, "192.0.2.1").await.unwrap();
+            answer(&place);
+            held.push(place);
+        }
+        // The first connection is used again in a later tick; the others are equal, so the oldest of them goes.
+        places.shared.clock.fetch_add(1, Ordering::Relaxed);
+        answer(&held[0]);
+        let kept: Vec<_> = [0, 2, 3].map(|n: usize| held[n].activity.clone()).into();
+        let newcomer = admit(&places, "192.0.2.1").await.unwrap();
+        assert_eq!(drop_evicted(&mut held), 1);
+        assert!(held.iter().zip(&kept).all(|(place, kept)| Arc::ptr_eq(&place.activity, kept)));
+        answer(&newcomer);
+        for _ in 0..2 {
+            // These have sent nothing yet, and an idle connection goes before them.
+            held.push(admit(&places, "192.0.2.1").await.unwrap());
+        }
+        assert_eq!(drop_evicted(&mut held), 2);
+        assert!(Arc::ptr_eq(&held[0].activity, &kept[0]), "the connection used last outlives the older idle ones");
+    }
+
     #[tokio::test]
     async fn an_ipv6_64_counts_as_one_address_and_a_trusted_proxy_has_no_limit() {
         let places = places(100, 1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::webhook::{Webhook, WebhookEventType};
+use ledger_events::webhook::{MAX_ATTEMPTS, Webhook, WebhookEventType};
 use ledger_events::{AccountId, Event, Position, ShardId, WebhookId};
 use ledger_projections::{deliveries, webhooks};
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl fmt::Display for Health {
 pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health, sqlx::Error> {
     sqlx::query_as(
         "SELECT count(*) AS expected, count(*) FILTER (WHERE s.status IN ('delivered', 'failed')) AS settled,
-            count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < 5 OR s.leased_until IS NOT NULL)
+            count(*) FILTER (WHERE s.status = 'pending' AND (s.attempt_count < $3 OR s.leased_until IS NOT NULL)
                 AND greatest(s.next_attempt_at, s.leased_until) < clock_timestamp() + make_interval(secs => $2)
                 AND e.payload IS NOT NULL AND a.webhook_id IS NOT NULL) AS scheduled
          FROM pg_temp.deliveries f
@@ -98,6 +98,7 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
     )
     .bind(shard)
     .bind(BEYOND)
+    .bind(MAX_ATTEMPTS)
     .fetch_one(conn)
     .await
 }
@@ -300,7 +301,7 @@ impl Follower {
                 WHERE shard_id = $1 AND delivery_id = d.id LIMIT 1) AS s ON true
              WHERE s.status IS NULL OR (s.status = 'pending' AND (
                 -- -- No worker claims it, or could send it.
-                (s.attempt_count >= 5 AND s.leased_until IS NULL)
+                (s.attempt_count >= $5 AND s.leased_until IS NULL)
                 OR greatest(s.next_attempt_at, s.leased_until) >= clock_timestamp() + make_interval(secs => $4)
                 OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)
                 OR NOT EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = $1 AND a.webhook_id = c.webhook_id)))
@@ -310,6 +311,7 @@ impl Follower {
         .bind(events)
         .bind(webhooks)
         .bind(BEYOND)
+        .bind(MAX_ATTEMPTS)
         .fetch_all(&self.pool)
         .await
     }
@@ -393,14 +395,14 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: Can
             heartbeat.beat();
             match watch.once().await {
                 Ok(is_more) => {
-                    metrics.called_for(*shard, watch.position(), watch.expected(), watch.missing());
+                    metrics.delivery_health(*shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {
                         pause = PAUSE;
                     }
                 }
                 Err(error) => {
                     tracing::warn!(shard, %error, "failed to check the health of deliveries; retrying");
-                    metrics.called_for_is_unknown(*shard);
+                    metrics.delivery_health_is_unknown(*shard);
                 }
             }
         }

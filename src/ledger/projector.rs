@@ -21,6 +21,8 @@ use crate::telemetry::Metrics;
 const BATCH_EVENTS: i64 = 1_000;
 /// Number of positions per transaction of the daily totals. Only the events of wallets are read.
 const TOTALLED_EVENTS: i64 = 5_000;
+/// Number of positions per transaction of the counts of lists. Only the events of orders are read.
+const LISTED_EVENTS: i64 = 5_000;
 /// Number of new events that starts a round of counts and daily totals early. With fewer, the rounds follow the slow
 /// timer.
 const COUNTED_EVENTS: usize = 1_000;
@@ -139,14 +141,30 @@ impl Projector {
     }
 
     /// Counts the orders of the next events, for the pagination of lists.
-    pub async fn count(&self, shard: ShardId) -> Result<derive::Step, sqlx::Error> {
-        connect::within(DEADLINE, async {
-            let mut conn = self.derived.acquire().await?;
-            let step = derive::step(&mut conn, shard).await?;
+    pub async fn count(&self, shard: ShardId) -> Result<derive::Step, ReadError> {
+        connect::within(DEADLINE, self.count_orders(shard)).await
+    }
+
+    async fn count_orders(&self, shard: ShardId) -> Result<derive::Step, ReadError> {
+        let mut conn = self.derived.acquire().await?;
+        let mut tx = conn.begin().await?;
+        let Some(from) = derive::hold(&mut tx, shard).await? else {
+            tx.commit().await?;
             conn.keep();
-            Ok(step)
-        })
-        .await
+            return Ok(derive::Step::Elsewhere);
+        };
+        let head = reader::head(&mut *tx, shard).await?;
+        if head == from {
+            tx.rollback().await?;
+            conn.keep();
+            return Ok(derive::Step::Idle);
+        }
+        let to = head.min(from + LISTED_EVENTS);
+        let moves = reader::order_moves(&mut tx, shard, None, (from, to)).await?;
+        derive::count_orders(&mut tx, shard, &moves, to).await?;
+        tx.commit().await?;
+        conn.keep();
+        Ok(derive::Step::Counted { is_more: to < head })
     }
 
     /// Writes the deliveries of the next events, rows and checkpoint in one transaction.

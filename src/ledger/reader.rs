@@ -17,11 +17,15 @@ use transparency_log::leaf::Leaf;
 use uuid::Uuid;
 
 mod account;
+mod lists;
 mod money;
+mod queue;
 mod states;
 
 pub use account::money_positions;
+pub use lists::{list_orders, list_orders_by, order_moves, readable_order_moves};
 pub use money::{money_events, movements, wallet_events, wallets_before, wallets_between};
+pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, orders_before, past, payouts_before};
 
 #[derive(Debug, thiserror::Error)]
@@ -307,23 +311,26 @@ pub async fn stored_at(db: impl PgExecutor<'_>, shard: ShardId, positions: &[Pos
         .await
 }
 
-/// Returns the events up to a position that request a retry of one of these events' deliveries to these webhooks. Returns
-/// at most 1,000, the oldest first.
+/// Returns the events between two positions that request a retry of one of these events' deliveries to these webhooks.
+/// Returns at most `limit`, the oldest first.
 pub async fn retries_of(
     db: impl PgExecutor<'_>,
     shard: ShardId,
     webhooks: &[WebhookId],
     events: &[Uuid],
-    upto: Position,
+    (after, upto): (Position, Position),
+    limit: i64,
 ) -> Result<Vec<Stored>, sqlx::Error> {
     sqlx::query_as(select_events!(
         "WHERE shard_id = $1 AND stream_type = 'webhook' AND stream_id = ANY($2) AND type = 'DeliveryRetryRequested'
-            AND (data->>'event_id')::uuid = ANY($3) AND position <= $4 ORDER BY position LIMIT 1000"
+            AND (data->>'event_id')::uuid = ANY($3) AND position > $4 AND position <= $5 ORDER BY position LIMIT $6"
     ))
     .bind(shard)
     .bind(webhooks)
     .bind(events)
+    .bind(after)
     .bind(upto)
+    .bind(limit)
     .fetch_all(db)
     .await
 }

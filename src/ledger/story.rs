@@ -79,6 +79,8 @@ pub struct Telling {
 
 /// Number of events that are listed before reads of codes are left out, and the page size.
 const MOST_EVENTS: usize = 1_000;
+/// Number of requested retries per query.
+const PAGE_RETRIES: i64 = 1_000;
 /// Number of the latest reads of codes that are listed in addition.
 const LAST_READINGS: usize = 100;
 
@@ -207,6 +209,7 @@ impl Retry {
     }
 }
 
+/// Returns all retries of these deliveries that were requested up to a position, oldest first.
 async fn retries(
     pool: &PgPool,
     shard: ShardId,
@@ -216,20 +219,27 @@ async fn retries(
 ) -> Result<Vec<Retry>, StoryError> {
     let webhooks: Vec<WebhookId> = told.iter().map(|told| told.webhook_id).collect::<HashSet<_>>().into_iter().collect();
     let events: Vec<Uuid> = recorded.iter().map(|r| r.moment.event_id).collect();
+    let (mut after, upto) = (0, upto.unwrap_or(Position::MAX));
     let mut retries = vec![];
-    for stored in reader::retries_of(pool, shard, &webhooks, &events, upto.unwrap_or(Position::MAX)).await? {
-        let recorded = stored.decode()?;
-        if let Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) = &recorded.event {
-            retries.push(Retry {
-                webhook_id: recorded.stream_id,
-                event_id: e.event_id,
-                replay_id: e.replay_id,
-                at: recorded.moment.recorded_at,
-                actor: recorded.metadata.actor,
-            });
+    loop {
+        let page = reader::retries_of(pool, shard, &webhooks, &events, (after, upto), PAGE_RETRIES).await?;
+        for stored in &page {
+            let recorded = stored.decode()?;
+            if let Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) = &recorded.event {
+                retries.push(Retry {
+                    webhook_id: recorded.stream_id,
+                    event_id: e.event_id,
+                    replay_id: e.replay_id,
+                    at: recorded.moment.recorded_at,
+                    actor: recorded.metadata.actor,
+                });
+            }
+        }
+        match page.last() {
+            Some(last) if i64::try_from(page.len()).is_ok_and(|n| n == PAGE_RETRIES) => after = last.position,
+            _ => return Ok(retries),
         }
     }
-    Ok(retries)
 }
 
 /// Known names of actors, and the texts of the order.

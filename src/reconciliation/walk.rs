@@ -20,6 +20,8 @@ use crate::ledger::reader::{self, Stored};
 
 /// Number of events in a page.
 const PAGE_EVENTS: i64 = 5_000;
+/// Number of events of one stream per query.
+const STREAM_EVENTS: i64 = 1_000;
 /// Number of positions per query, because one account's events may be far apart.
 const WINDOW: i64 = 20_000;
 
@@ -217,9 +219,17 @@ impl<'a> Walk<'a> {
             Purpose::Order(id) => ("order", id),
             Purpose::Payout(id) => ("payout", id),
         };
-        let events = reader::stream_after(conn, self.shard, stream, id, 0, i64::MAX, 100).await?;
-        let moving = events.iter().filter_map(|stored| Owed::by(&stored.decode().ok()?));
-        Ok(moving.flat_map(|owed| [owed.position, owed.position + 1]).collect())
+        let (mut positions, mut version) = (vec![], 0);
+        // A stream can be long, because each read of an order's codes is an event.
+        loop {
+            let events = reader::stream_after(&mut *conn, self.shard, stream, id, version, i64::MAX, STREAM_EVENTS).await?;
+            let moving = events.iter().filter_map(|stored| Owed::by(&stored.decode().ok()?));
+            positions.extend(moving.flat_map(|owed| [owed.position, owed.position + 1]));
+            match events.last() {
+                Some(last) if i64::try_from(events.len()).is_ok_and(|n| n == STREAM_EVENTS) => version = last.version,
+                _ => return Ok(positions),
+            }
+        }
     }
 
     fn add(&mut self, kind: DifferenceKind, subject: Purpose, positions: Vec<Position>, problem: String) {
@@ -408,7 +418,7 @@ fn differing(row: &Transaction, movement: &Transaction) -> String {
         ("id", row.id.to_string(), movement.id.to_string()),
         ("wallet", row.wallet_id.to_string(), movement.wallet_id.to_string()),
         ("account", row.account_id.to_string(), movement.account_id.to_string()),
-        ("type", row.direction.to_owned(), movement.direction.to_owned()),
+        ("type", row.direction.as_str().to_owned(), movement.direction.as_str().to_owned()),
         ("category", row.category.to_owned(), movement.category.to_owned()),
         ("amount", row.amount.to_string(), movement.amount.to_string()),
         ("balance after", row.balance_after.to_string(), movement.balance_after.to_string()),

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rewards_ledger::access::Gate;
-use rewards_ledger::access::gate::{self, Claim, Question, Verdict};
+use rewards_ledger::access::gate::{self, GateRequest, PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::{Quota, Rule};
 use rewards_ledger::access::rate_limits::{RateLimit, RateLimits};
 use rewards_ledger::ledger::connect::{self, Line};
@@ -26,7 +26,9 @@ async fn all_waiting_requests_are_checked_in_one_statement() {
     let options: PgConnectOptions = database.url.parse().unwrap();
     let pool = connect::pool(&options);
     let gate = Gate::start(connect::gate(&options), pool.clone(), keyring(), RateLimits::default(), &TaskTracker::new());
-    let ask = |user_id| Box::pin(gate.ask([192, 0, 2, 1].into(), Claim::User { user_id, account_id: 1 }, Some(Rule::General)));
+    let ask = |user_id| {
+        Box::pin(gate.ask([192, 0, 2, 1].into(), PresentedCredentials::User { user_id, account_id: 1 }, Some(Rule::General)))
+    };
     ask(0).await.unwrap();
     let mut holder = options.connect().await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT FROM rate_windows FOR UPDATE").execute(&mut holder).await.unwrap();
@@ -74,9 +76,9 @@ impl Model {
 }
 
 async fn ask(line: &Line, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
-    let claim = Claim::User { user_id, account_id: 1 };
-    let question = Question::new([192, 0, 2, 1].into(), claim, Some((Rule::General, limit)));
-    let verdicts = gate::answer(line, &keyring(), &vec![question; requests], Some(now)).await.unwrap();
+    let credentials = PresentedCredentials::User { user_id, account_id: 1 };
+    let request = GateRequest::new([192, 0, 2, 1].into(), credentials, Some((Rule::General, limit)));
+    let verdicts = gate::answer(line, &keyring(), &vec![request; requests], Some(now)).await.unwrap();
     let quota = |verdict| match verdict {
         Verdict::Seen { quota: Some(quota), .. } => quota,
         other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
 //! The structure that ARCHITECTURE.md draws, held against the sources: which module may import which, that no modules
 //! import each other in a circle, how long functions and files are, and how documentation opens.
 
+mod benchmarks;
 mod graph;
 mod sources;
 

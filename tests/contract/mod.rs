@@ -2,6 +2,7 @@
 
 mod advisories;
 mod browser;
+mod documents;
 mod examples;
 mod fuzz;
 mod guides;

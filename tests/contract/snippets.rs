@@ -53,17 +53,6 @@ fn run(program: &str, version: &str, language: &str, extension: &str, arguments:
 }
 
 #[test]
-fn the_readme_shows_the_same_code() {
-    let readme = include_str!("../../README.md");
-    for (guide, text) in GUIDES {
-        for language in ["python", "javascript", "go", "rust"] {
-            let shown = format!("```{language}\n{}```", block(text, language));
-            assert!(readme.contains(&shown), "the {language} of {guide}.md");
-        }
-    }
-}
-
-#[test]
 fn python_does() {
     run("python3", "--version", "python", "py", &["run.py"], |_| ());
 }

@@ -185,7 +185,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let lost = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
-    let claimed_at = lost.moment.at;
+    let claimed_at = lost.clock.at;
     assert!(worker.claim_once(SHARD, 1).await.unwrap().is_empty(), "the lease holds");
     worker.settings.clock.advance(TimeDelta::minutes(1));
     let again = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
@@ -243,7 +243,7 @@ async fn the_deliveries_of_a_dead_node_are_taken_over_when_their_lease_ends() {
     for attempt in 1..=5 {
         let lost = dying.claim_once(SHARD, 1).await.unwrap().remove(0);
         assert_eq!(lost.attempt, attempt);
-        let lease = state(shop.pool()).await.leased_until.unwrap() - lost.moment.at;
+        let lease = state(shop.pool()).await.leased_until.unwrap() - lost.clock.at;
         assert!(lease > TimeDelta::from_std(DEADLINE).unwrap());
         clock.advance(lease / 2);
         assert_eq!(send_all(&other).await, Round::default(), "the lease holds");

@@ -236,7 +236,7 @@ async fn nothing_is_sent_with_too_little_of_its_lease_left() {
     let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     let mut late = claimed.clone();
     // Enough time to send it, but not to record the result.
-    late.moment.lease_ends = Instant::now() + DEADLINE + Duration::from_secs(4);
+    late.clock.lease_ends = Instant::now() + DEADLINE + Duration::from_secs(4);
     let unsent = worker.send(late).await.unwrap_err();
     assert!(arrived.try_recv().is_err());
     record::give_back(shop.pool(), SHARD, &[unsent]).await.unwrap();

@@ -145,8 +145,8 @@ async fn the_time_of_sending_is_the_databases_time() {
     let worker = shop.worker(&receiver, DEADLINE);
     let mut claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     // Equivalent to a clock of this node that is an hour behind.
-    claimed.moment.at += chrono::TimeDelta::hours(1);
-    let ahead = claimed.moment.at.timestamp();
+    claimed.clock.at += chrono::TimeDelta::hours(1);
+    let ahead = claimed.clock.at.timestamp();
     worker.send(claimed).await.unwrap();
     let timestamp: i64 = arrived.recv().await.unwrap().timestamp().unwrap().parse().unwrap();
     assert!((ahead..ahead + 60).contains(&timestamp), "{timestamp} at {ahead}");

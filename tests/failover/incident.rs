@@ -1,6 +1,6 @@
 //! Recovery after signed events are lost for good.
 
-use rewards_ledger::audit::{Difference, verify};
+use rewards_ledger::audit::{Difference, Refused, verify};
 use rewards_ledger::transparency::projector::Step;
 use serde_json::Value;
 use sqlx::ConnectOptions;
@@ -30,7 +30,7 @@ async fn verify_names_the_missing_events_and_an_incident_lets_the_log_continue()
     let kept = less.newest().await;
     let (common, signed) = (i64::try_from(common).unwrap(), i64::try_from(signed).unwrap());
     let report = verify(&shop.options, |_| {}).await.unwrap();
-    let [Difference::Refused { node, reason, missing, .. }] = &report.differences[..] else {
+    let [Difference::Refused(Refused { node, reason, missing, .. })] = &report.differences[..] else {
         panic!("{:#?}", report.differences)
     };
     assert_eq!((*node, reason, *missing), (more.projector.identity().node, &refused, Some((common + 1, signed))));

@@ -220,3 +220,23 @@ async fn events_after_a_thousand_reads_of_the_codes_are_shown() {
     );
     assert_eq!(told.lines().last(), Some(&*line));
 }
+
+#[tokio::test]
+async fn more_than_a_thousand_retries_of_a_delivery_are_all_shown() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let hook = json!({"name": "the shop", "url": "https://example.com/hook", "events": ["order.created"]});
+    node.client(&setup.client, "POST", "/webhooks", hook).await.data(201);
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", body).await.data(201)["id"].as_i64().unwrap();
+    node.project().await;
+    let requested = "
+        INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
+        SELECT 1, h.position + n, gen_random_uuid(), 'webhook', d.webhook_id, 1 + n, 'DeliveryRetryRequested', 1,
+            json_build_object('event_id', d.event_id, 'replay_id', 0), placed.metadata, h.recorded_at
+        FROM log_head h, deliveries d, generate_series(1, 1005) AS n, (SELECT metadata FROM events WHERE type = 'OrderPlaced') AS placed;
+        UPDATE log_head SET position = position + 1005";
+    sqlx::raw_sql(requested).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
+    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    assert_eq!(story["entries"][0]["deliveries"][0]["retries"].as_array().unwrap().len(), 1_005);
+}

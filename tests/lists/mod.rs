@@ -17,6 +17,7 @@ use ledger_projections::orders::{self, OrderFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::reader;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -67,7 +68,7 @@ impl Shop {
         for way in ways() {
             let mut walked = vec![];
             for number in 1.. {
-                let listed = orders::list_by(self.pool(), SHARD, filter, Page { number, size }, &way).await.unwrap();
+                let listed = reader::list_orders_by(self.pool(), SHARD, filter, Page { number, size }, &way).await.unwrap();
                 assert_eq!(listed.total, expected.len() as i64, "{filter:?}, {way:?}");
                 if listed.rows.is_empty() {
                     break;
@@ -196,7 +197,7 @@ async fn a_reference_finds_its_order_alone() {
     let all = OrderFilter { account_id: Some(shop.customer.account_id), ..OrderFilter::default() };
     let reference = shop.find(id).await.placed.reference_code;
     let list = async |filter: OrderFilter| {
-        let listed = orders::list(shop.pool(), SHARD, &filter, Page { number: 1, size: 20 }).await.unwrap();
+        let listed = reader::list_orders(shop.pool(), SHARD, &filter, Page { number: 1, size: 20 }).await.unwrap();
         (listed.total, listed.rows.iter().map(|order| order.id).collect::<Vec<_>>())
     };
     let by = |text: &str| OrderFilter { reference_code: Some(text.to_owned()), ..all.clone() };
@@ -239,7 +240,7 @@ async fn totals_are_true_while_orders_are_placed_and_counted() {
     while !is_over.load(Ordering::SeqCst) {
         for filter in [&all, &pending] {
             let before = there().await;
-            let listed = orders::list(shop.pool(), SHARD, filter, Page { number: 2, size: 100 }).await.unwrap();
+            let listed = reader::list_orders(shop.pool(), SHARD, filter, Page { number: 2, size: 100 }).await.unwrap();
             assert!((before..=there().await).contains(&listed.total), "{filter:?}: {before}, {}", listed.total);
             assert_eq!(listed.rows.len() as i64, (listed.total - 100).clamp(0, 100));
             assert!(listed.rows.is_sorted_by(|a, b| a.placed_position > b.placed_position));

@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::Connection;
 
 use super::{reconcile, report, text};
-use crate::support::history::REFUNDED_AGAIN;
+use crate::support::history::{REFUNDED_AGAIN, revealed};
 use crate::support::shop::{SHARD, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -298,6 +298,31 @@ async fn a_duplicate_refund_with_matching_rows_is_the_only_difference() {
     let [Difference::Rule { stream: "wallet", id, position, problem, .. }] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((*id, *position), (shop.customer.wallet_id, head));
     assert!(problem.contains("for order 2, which was not cancelled by the preceding event"), "{problem}");
+}
+
+/// Each read of the codes is an event of the order, so the cancellation can follow thousands of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_difference_names_every_movement_of_an_order_whose_codes_were_read_often() {
+    let shop = Shop::open().await;
+    shop.load("a", 2, None).await;
+    let order = shop.order(3).await;
+    shop.fulfil(order).await;
+    let reads = 1_010;
+    shop.tamper(&format!("{}; UPDATE orders SET version = version + {reads} WHERE id = {order}", revealed(order, reads))).await;
+    shop.cancel(order).await;
+    shop.tamper(REFUNDED_AGAIN).await;
+    shop.project().await;
+    let positions: Vec<i64> = sqlx::query_scalar(
+        "SELECT position FROM events WHERE type IN ('OrderPlaced', 'OrderCancelled') OR type IN ('WalletDebited', 'WalletRefunded')
+         ORDER BY position",
+    )
+    .fetch_all(shop.pool())
+    .await
+    .unwrap();
+    assert_eq!(positions.len(), 5, "an order, its payment, its cancellation, its refund and another refund");
+    let (report, _) = report(&shop, &[]).await;
+    let [found] = &report["differences"].as_array().unwrap()[..] else { panic!("{report:#}") };
+    assert_eq!((&found["kind"], &found["positions"]), (&json!("ORDER_REFUND"), &json!(positions)), "{found:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::rate_limits::RateLimits;
-use rewards_ledger::access::{Gate, Operators, Role, Sessions};
-use rewards_ledger::api::{self, ApiState, Surface};
-use rewards_ledger::http;
+use rewards_ledger::access::{Role, Sessions};
+use rewards_ledger::api::{self, Surface};
 use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::node::serving::{self, ApiSettings, Connections};
 use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
@@ -163,24 +163,21 @@ impl Node {
         let token = random_secret();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let sessions = Sessions::start(ledger.pool().clone(), ledger.pool().clone(), keyring.clone(), &tasks);
         let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into() };
-        let state = ApiState {
-            ledger: ledger.clone(),
-            gate: Gate::start(connect::gate(&options), ledger.pool().clone(), keyring.clone(), limits, &tasks),
-            sessions: sessions.clone(),
-            operators: Operators::new(ledger.pool().clone(), keyring.clone(), Some(&token)),
-            keyring,
+        let settings = ApiSettings {
+            rate_limits: limits,
             lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
-            metrics: metrics.clone(),
-            is_sandbox,
             public_url: url.as_str().into(),
+            is_sandbox,
             public_log: public_log.clone(),
+            operator_token: Some(token.clone()),
         };
-        let limits = http::Limits { connections: 8_192, per_address: 8_192, trusted_proxies: Arc::new([]) };
-        let app = api::app(state, Surface::Whole);
-        let server = tokio::spawn(http::serve(listener, limits, app, metrics.clone(), CancellationToken::new())).abort_handle();
+        let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
+        let sessions = state.sessions.clone();
+        let connections = Connections { total: 8_192, per_address: 8_192 };
+        let served = serving::serve(listener, Surface::Whole, state, connections, CancellationToken::new());
+        let server = tokio::spawn(served).abort_handle();
         let http = reqwest::Client::new();
         Node { ledger, options, metrics, sessions, public_log, url, token, http, server, is_sandbox, _database: database }
     }

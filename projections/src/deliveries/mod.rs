@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
-pub use model::{Attempt, Delivery, DeliveryFilter, Retry, STATUSES};
+pub use model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, Retry};
 pub use read::{find, list, list_by, retryable};
 pub use statistics::{Statistics, statistics};
 pub use told::{Told, of_order};

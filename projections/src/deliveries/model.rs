@@ -18,7 +18,7 @@ pub struct Delivery {
     pub event_id: Uuid,
     /// Bytes of the envelope. `None` if retention has removed them; the log can produce them again.
     pub payload: Option<String>,
-    pub status: &'static str,
+    pub status: DeliveryStatus,
     pub attempt_count: i16,
     pub response_status: Option<i16>,
     pub response_time_ms: Option<i32>,
@@ -43,7 +43,29 @@ pub struct Attempt {
     pub is_in_flight: bool,
 }
 
-pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
+/// Status of a delivery, as the worker recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    Pending,
+    Delivered,
+    Failed,
+}
+
+impl DeliveryStatus {
+    pub const ALL: [DeliveryStatus; 3] = [Self::Pending, Self::Delivered, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<DeliveryStatus> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
 
 /// An accepted retry, identified by the natural key of its delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,4 +98,15 @@ pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
     webhooks.sort_unstable();
     webhooks.dedup();
     webhooks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_status_is_no_status() {
+        assert_eq!(DeliveryStatus::ALL.map(|status| DeliveryStatus::parse(status.as_str())), DeliveryStatus::ALL.map(Some));
+        assert_eq!(DeliveryStatus::parse("lost"), None);
+    }
 }

@@ -9,7 +9,7 @@ use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
-use super::model::{Attempt, Delivery, DeliveryFilter, FAILED, PENDING, Retry, STATUSES, webhooks_of};
+use super::model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, FAILED, PENDING, Retry, webhooks_of};
 use super::pending;
 use super::retried::AllRetried;
 use super::told;
@@ -31,7 +31,7 @@ impl FromRow<'_, PgRow> for DeliveryRow {
             event_type: known(WebhookEventType::parse(event_type), event_type)?,
             event_id: row.try_get("event_id")?,
             payload: row.try_get("payload")?,
-            status: known(STATUSES.into_iter().find(|s| *s == status), status)?,
+            status: known(DeliveryStatus::parse(status), status)?,
             attempt_count: row.try_get("attempt_count")?,
             response_status: row.try_get("response_status")?,
             response_time_ms: row.try_get("response_time_ms")?,

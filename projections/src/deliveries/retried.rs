@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
-use ledger_events::webhook::{Retryable, WebhookEventType};
+use ledger_events::webhook::{MAX_ATTEMPTS, WebhookEventType};
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 
-use super::model::{Delivery, DeliveryFilter, Retry};
+use super::model::{Delivery, DeliveryFilter, DeliveryStatus, Retry};
 
 /// A delivery that is failed in the worker's record, and pending in the log.
 #[derive(Clone, Debug, FromRow)]
@@ -59,7 +59,7 @@ impl AllRetried {
         .bind(retries.iter().map(|r| r.webhook_id).collect::<Vec<_>>())
         .bind(retries.iter().map(|r| r.replay_id).collect::<Vec<_>>())
         .bind(retries.iter().map(|r| r.requested_at).collect::<Vec<_>>())
-        .bind(Retryable::MAX_ATTEMPTS)
+        .bind(MAX_ATTEMPTS)
         .fetch_all(conn)
         .await?;
         Ok(AllRetried(found.into_iter().map(|retried| (retried.id, retried)).collect()))
@@ -81,7 +81,7 @@ impl AllRetried {
     /// Shows a delivery as the projection will: pending, and due since the retry was requested.
     pub fn show(&self, delivery: &mut Delivery) {
         if let Some(retried) = self.0.get(&delivery.id) {
-            delivery.status = "pending";
+            delivery.status = DeliveryStatus::Pending;
             delivery.next_attempt_at = retried.requested_at;
         }
     }

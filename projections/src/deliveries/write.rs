@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::ShardId;
-use ledger_events::webhook::Retryable;
+use ledger_events::webhook::MAX_ATTEMPTS;
 use sqlx::Postgres;
 use uuid::Uuid;
 
@@ -127,7 +127,7 @@ async fn retry(conn: &mut PgConnection, shard: ShardId, retried: &[Retried]) -> 
     .bind(retried.iter().map(|r| r.envelope.event_id).collect::<Vec<_>>())
     .bind(retried.iter().map(|r| r.webhook_id).collect::<Vec<_>>())
     .bind(retried.iter().map(|r| r.replay_id).collect::<Vec<_>>())
-    .bind(Retryable::MAX_ATTEMPTS)
+    .bind(MAX_ATTEMPTS)
     .execute(conn)
     .await?;
     Ok(())

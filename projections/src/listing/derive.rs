@@ -1,13 +1,11 @@
 //! Maintenance of page anchors and counts, step by step and from scratch.
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, Position, ProductId, ShardId};
+use ledger_events::{AccountId, Position, ShardId};
 
 use super::EVERY;
 use super::marks::any_status;
-
-/// Maximum number of events per transaction.
-const BATCH_EVENTS: i64 = 5_000;
+use super::moves::{Columns, Move};
 
 /// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,64 +18,38 @@ pub enum Step {
     Elsewhere,
 }
 
-/// Counts the orders of the next events of the log, and adds page anchors where they are due.
-pub async fn step(conn: &mut PgConnection, shard: ShardId) -> Result<Step, sqlx::Error> {
-    let mut tx = conn.begin().await?;
-    let held: Option<Position> =
-        sqlx::query_scalar("SELECT position FROM list_checkpoints WHERE shard_id = $1 FOR UPDATE SKIP LOCKED")
-            .bind(shard)
-            .fetch_optional(&mut *tx)
-            .await?;
-    let Some(from) = held else {
+/// Locks the checkpoint of the counts until the transaction ends, and returns its position. Returns none if another node
+/// holds it, or if the row did not exist and was just created.
+pub async fn hold(conn: &mut PgConnection, shard: ShardId) -> Result<Option<Position>, sqlx::Error> {
+    let held = sqlx::query_scalar("SELECT position FROM list_checkpoints WHERE shard_id = $1 FOR UPDATE SKIP LOCKED")
+        .bind(shard)
+        .fetch_optional(&mut *conn)
+        .await?;
+    if held.is_none() {
         sqlx::query("INSERT INTO list_checkpoints (shard_id, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
             .bind(shard)
-            .execute(&mut *tx)
+            .execute(conn)
             .await?;
-        tx.commit().await?;
-        return Ok(Step::Elsewhere);
-    };
-    let head: Position =
-        sqlx::query_scalar("SELECT position FROM log_head WHERE shard_id = $1").bind(shard).fetch_one(&mut *tx).await?;
-    if head == from {
-        tx.rollback().await?;
-        return Ok(Step::Idle);
     }
-    let to = head.min(from + BATCH_EVENTS);
-    let moves: Vec<Move> =
-        sqlx::query_as("SELECT account_id, product_id, status, placed_position, orders FROM order_moves($1, $2, $3)")
-            .bind(shard)
-            .bind(from)
-            .bind(to)
-            .fetch_all(&mut *tx)
-            .await?;
-    count_orders(&mut tx, shard, &moves).await?;
+    Ok(held)
+}
+
+/// Adds moves to the counts, adds page anchors where they are due, and moves the checkpoint to the position that the moves
+/// reach. The caller holds the checkpoint.
+pub async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move], to: Position) -> Result<(), sqlx::Error> {
+    if !moves.is_empty() {
+        add_moves(&mut *conn, shard, moves).await?;
+    }
     sqlx::query("UPDATE list_checkpoints SET position = $2, marked_position = $2 WHERE shard_id = $1")
         .bind(shard)
         .bind(to)
-        .execute(&mut *tx)
+        .execute(conn)
         .await?;
-    tx.commit().await?;
-    Ok(Step::Counted { is_more: to < head })
+    Ok(())
 }
 
-/// A change of a count: an order entered or left a status.
-#[derive(ledger_database::FromRow)]
-struct Move {
-    account_id: AccountId,
-    product_id: ProductId,
-    status: String,
-    placed_position: Position,
-    /// 1 if the order entered the status, -1 if it left it.
-    orders: i64,
-}
-
-async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> Result<(), sqlx::Error> {
-    if moves.is_empty() {
-        return Ok(());
-    }
-    let accounts: Vec<_> = moves.iter().map(|m| m.account_id).collect();
-    let statuses: Vec<_> = moves.iter().map(|m| &*m.status).collect();
-    let orders: Vec<_> = moves.iter().map(|m| m.orders).collect();
+async fn add_moves(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> Result<(), sqlx::Error> {
+    let Columns { accounts, products, statuses, placed_positions, orders } = Columns::new(moves);
     sqlx::query(
         "INSERT INTO order_counts AS c (shard_id, account_id, product_id, status, orders)
          SELECT $1, m.account_id, m.product_id, m.status, sum(m.orders)
@@ -87,7 +59,7 @@ async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -
     )
     .bind(shard)
     .bind(&accounts)
-    .bind(moves.iter().map(|m| m.product_id).collect::<Vec<_>>())
+    .bind(&products)
     .bind(&statuses)
     .bind(&orders)
     .execute(&mut *conn)
@@ -110,7 +82,7 @@ async fn count_orders(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -
     .bind(shard)
     .bind(&accounts)
     .bind(&statuses)
-    .bind(moves.iter().map(|m| m.placed_position).collect::<Vec<_>>())
+    .bind(&placed_positions)
     .bind(&orders)
     .execute(conn)
     .await?;
@@ -205,24 +177,42 @@ pub async fn count_deliveries(
     Ok(())
 }
 
-/// Lists the rows of the five derived tables that contradict their sources. The caller holds the snapshot. Each
-/// result names the table and the account, with the stored and the derived value.
+/// Temporary table of the moves that the counts do not include yet, for [`differing`].
+pub const UNCOUNTED: &str = "CREATE TEMP TABLE uncounted_moves
+    (account_id bigint, product_id bigint, status text, placed_position bigint, orders bigint)";
+
+/// Adds moves to the table [`UNCOUNTED`].
+pub async fn add_uncounted(conn: &mut PgConnection, moves: &[Move]) -> Result<(), sqlx::Error> {
+    let Columns { accounts, products, statuses, placed_positions, orders } = Columns::new(moves);
+    sqlx::query(
+        "INSERT INTO uncounted_moves SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])",
+    )
+    .bind(accounts)
+    .bind(products)
+    .bind(statuses)
+    .bind(placed_positions)
+    .bind(orders)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Lists the rows of the five derived tables that contradict their sources. The caller holds the snapshot, and has put
+/// all moves after the checkpoint into the table [`UNCOUNTED`]. Each result names the table and the account, with the
+/// stored and the derived value.
 pub async fn differing(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Differing>, sqlx::Error> {
     sqlx::query_as(
-        "WITH reached AS (SELECT coalesce((SELECT position FROM public.list_checkpoints WHERE shard_id = $1), 0) AS position),
-         order_groups AS (
+        "WITH order_groups AS (
             SELECT account_id, product_id, status, sum(n)::bigint AS n FROM (
                 SELECT account_id, product_id, status, count(*) AS n FROM public.orders WHERE shard_id = $1 GROUP BY 1, 2, 3
                 UNION ALL
-                SELECT c.account_id, c.product_id, c.status, -c.orders
-                FROM reached, public.order_changes($1, reached.position, 9223372036854775807) AS c) AS o
+                SELECT m.account_id, m.product_id, m.status, -m.orders FROM pg_temp.uncounted_moves m) AS o
             GROUP BY 1, 2, 3),
          mark_groups AS (
             SELECT account_id, status, after, sum(n)::bigint AS n FROM (
                 SELECT o.account_id, o.status, o.placed_position, 1 AS n FROM public.orders o WHERE o.shard_id = $1
                 UNION ALL
-                SELECT m.account_id, m.status, m.placed_position, -m.orders
-                FROM reached, public.order_moves($1, reached.position, 9223372036854775807) AS m) AS o
+                SELECT m.account_id, m.status, m.placed_position, -m.orders FROM pg_temp.uncounted_moves m) AS o
             CROSS JOIN LATERAL
                 (SELECT k.key AS after FROM public.order_marks k
                  WHERE k.shard_id = $1 AND k.account_id = o.account_id AND k.key < o.placed_position ORDER BY k.key DESC LIMIT 1) AS mark

@@ -9,6 +9,7 @@
 
 pub mod derive;
 pub mod marks;
+pub mod moves;
 pub mod pages;
 pub mod stretches;
 

@@ -9,6 +9,7 @@ use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
 use sqlx::{Postgres, QueryBuilder};
 
+use super::moves::{Columns, Uncounted};
 use crate::page;
 
 /// Limits beyond which another method is cheaper. The result is the same.
@@ -28,7 +29,7 @@ pub struct Thresholds {
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Self { uncounted: 20_000, merged_groups: 64, pending: 10_000, skipped: 20_000 }
+        Self { uncounted: 10_000, merged_groups: 64, pending: 10_000, skipped: 20_000 }
     }
 }
 
@@ -56,11 +57,11 @@ pub async fn order_groups(
     (shard, account): (ShardId, AccountId),
     product: Option<ProductId>,
     status: Option<&str>,
-    thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<Vec<Group>, sqlx::Error> {
-    let (counted, head) = counted(&mut *conn, shard).await?;
-    let groups = if head - counted > thresholds.uncounted {
-        sqlx::query_as(
+    match uncounted {
+        Uncounted::Unknown => {
+            sqlx::query_as(
             "SELECT product_id AS id, status AS kind, count(*) AS rows FROM orders
              WHERE shard_id = $1 AND account_id = $2 AND ($3::bigint IS NULL OR product_id = $3) AND ($4::text IS NULL OR status = $4)
              GROUP BY 1, 2",
@@ -70,13 +71,15 @@ pub async fn order_groups(
         .bind(product)
         .bind(status)
         .fetch_all(conn)
-        .await?
-    } else {
+        .await
+        }
+        Uncounted::Moves(moves) => {
+        let Columns { products, statuses, orders, .. } = Columns::new(moves.iter().filter(|one| one.account_id == account));
         sqlx::query_as(
             "SELECT product_id AS id, status AS kind, sum(orders)::bigint AS rows FROM (
                 SELECT product_id, status, orders FROM order_counts WHERE shard_id = $1 AND account_id = $2
                 UNION ALL
-                SELECT product_id, status, orders FROM order_changes($1, $5, $6) WHERE account_id = $2) AS counts
+                SELECT * FROM unnest($5::bigint[], $6::text[], $7::bigint[])) AS counts
              WHERE ($3::bigint IS NULL OR product_id = $3) AND ($4::text IS NULL OR status = $4)
              GROUP BY 1, 2 HAVING sum(orders) > 0",
         )
@@ -84,16 +87,17 @@ pub async fn order_groups(
         .bind(account)
         .bind(product)
         .bind(status)
-        .bind(counted)
-        .bind(head)
+        .bind(products)
+        .bind(statuses)
+        .bind(orders)
         .fetch_all(conn)
-        .await?
-    };
-    Ok(groups)
+        .await
+        }
+    }
 }
 
 /// Returns the position up to which orders are counted, and the head of the log.
-pub(super) async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
+pub async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Position, Position), sqlx::Error> {
     sqlx::query_as(
         "SELECT coalesce(c.position, 0), h.position FROM log_head h LEFT JOIN list_checkpoints c ON c.shard_id = h.shard_id
          WHERE h.shard_id = $1",
@@ -109,18 +113,18 @@ pub async fn orders_of_all(
     shard: ShardId,
     product: Option<ProductId>,
     status: Option<&'static str>,
-    thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<i64, sqlx::Error> {
-    let (counted, head) = counted(&mut *conn, shard).await?;
     let mut query = QueryBuilder::new("");
-    if head - counted > thresholds.uncounted {
-        query.push("SELECT count(*) FROM orders WHERE shard_id = ").push_bind(shard);
-    } else {
-        query.push(
-            "SELECT coalesce(sum(orders), 0)::bigint FROM (SELECT product_id, status, orders FROM order_counts WHERE shard_id = ",
-        );
-        query.push_bind(shard).push(" UNION ALL SELECT product_id, status, orders FROM order_changes(").push_bind(shard);
-        query.push(", ").push_bind(counted).push(", ").push_bind(head).push(")) AS counts WHERE true");
+    match uncounted {
+        Uncounted::Unknown => _ = query.push("SELECT count(*) FROM orders WHERE shard_id = ").push_bind(shard),
+        Uncounted::Moves(moves) => {
+            let Columns { products, statuses, orders, .. } = Columns::new(moves);
+            query.push("SELECT coalesce(sum(orders), 0)::bigint FROM (");
+            query.push("SELECT product_id, status, orders FROM order_counts WHERE shard_id = ").push_bind(shard);
+            query.push(" UNION ALL SELECT * FROM unnest(").push_bind(products).push("::bigint[], ").push_bind(statuses);
+            query.push("::text[], ").push_bind(orders).push("::bigint[])) AS counts WHERE true");
+        }
     }
     page::equals(&mut query, "product_id", product);
     page::equals(&mut query, "status", status);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use ledger_database::PgConnection;
 use ledger_events::{AccountId, ShardId};
 
-use super::pages::{Thresholds, counted};
+use super::moves::{Columns, Uncounted};
 
 /// A segment: the orders of a status at positions after `after` and up to `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +35,29 @@ pub async fn of_status(
     owner: (ShardId, AccountId),
     status: &str,
     within: (i64, i64),
-    thresholds: &Thresholds,
+    uncounted: &Uncounted,
 ) -> Result<Vec<Stretch>, sqlx::Error> {
-    let (counted, head) = counted(&mut *conn, owner.0).await?;
-    let by_mark: Vec<(i64, i64)> = if head - counted > thresholds.uncounted {
-        vec![]
-    } else {
-        sqlx::query_as(
+    let by_mark: Vec<(i64, i64)> = match uncounted {
+        Uncounted::Unknown => vec![],
+        Uncounted::Moves(moves) => {
+            let of_these = moves.iter().filter(|one| one.account_id == owner.1 && one.status.as_str() == status);
+            let Columns { placed_positions, orders, .. } = Columns::new(of_these);
+            sqlx::query_as(
             "SELECT c.after, sum(c.orders)::bigint FROM (
                 SELECT after, orders FROM order_mark_counts WHERE shard_id = $1 AND account_id = $2 AND status = $3
                 UNION ALL
                 SELECT (SELECT max(k.key) FROM order_marks k WHERE k.shard_id = $1 AND k.account_id = $2 AND k.key < m.placed_position), m.orders
-                FROM order_moves($1, $4, $5) AS m WHERE m.account_id = $2 AND m.status = $3) AS c
+                FROM unnest($4::bigint[], $5::bigint[]) AS m (placed_position, orders)) AS c
              WHERE c.after IS NOT NULL GROUP BY 1 HAVING sum(c.orders) > 0 ORDER BY 1",
         )
         .bind(owner.0)
         .bind(owner.1)
         .bind(status)
-        .bind(counted)
-        .bind(head)
+        .bind(placed_positions)
+        .bind(orders)
         .fetch_all(&mut *conn)
         .await?
+        }
     };
     let mut stretches = vec![];
     for (part, orders) in clipped(&by_mark, within) {

@@ -1,6 +1,9 @@
 //! Totals of a period, exact as of one position of the log. `daily_totals` supplies the days. Single movements
 //! supply the parts before and after them, and correct for movements in the rows but outside the period.
 
+mod moved;
+mod standing;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -11,9 +14,11 @@ use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 
-use super::bounds::{Bounds, Piece};
+use super::bounds::Bounds;
 use super::{Day, Sums};
 use crate::known;
+use moved::{movements, rows};
+use standing::{of_ids, opened_before, with_days};
 
 /// Totals of a wallet in the period, with its row and its last movement.
 #[derive(Clone, Debug, PartialEq, FromRow)]
@@ -169,224 +174,6 @@ pub async fn of_period(
         }
     }
     Ok(Totals { wallets, days: moved.days })
-}
-
-/// Movements of a period, by wallet and by day.
-#[derive(Default)]
-struct Moved {
-    wallets: HashMap<WalletId, InWallet>,
-    days: BTreeMap<(NaiveDate, String), Sums>,
-}
-
-/// Movements of a wallet.
-#[derive(Default)]
-struct InWallet {
-    /// Part of the opening balance that the rows do not cover.
-    before: Decimal,
-    /// Number of movements in that part.
-    before_movements: i64,
-    /// Sums within the period.
-    sums: Sums,
-    /// Account of the wallet, if single movements were read.
-    account_id: Option<AccountId>,
-}
-
-impl Moved {
-    /// Whether a wallet had movements by the end of the period that the rows of the days before it do not cover.
-    fn in_wallet(&self, id: WalletId) -> bool {
-        self.wallets.get(&id).is_some_and(|moved| moved.before_movements + moved.sums.movements > 0)
-    }
-}
-
-/// Sums of day rows, either of a wallet or of a day and currency.
-#[derive(FromRow)]
-struct Rows {
-    wallet_id: Option<WalletId>,
-    day: Option<NaiveDate>,
-    currency: Option<String>,
-    #[sqlx(flatten)]
-    sums: Sums,
-}
-
-/// Sums of a wallet's movements on a day.
-#[derive(FromRow)]
-struct Movements {
-    wallet_id: WalletId,
-    account_id: AccountId,
-    day: NaiveDate,
-    currency: String,
-    #[sqlx(flatten)]
-    sums: Sums,
-}
-
-impl Moved {
-    fn add(&mut self, piece: &Piece, row: &Movements) {
-        let moved = self.wallets.entry(row.wallet_id).or_default();
-        moved.before += Decimal::from(piece.in_opening) * row.sums.net();
-        moved.before_movements += i64::from(piece.in_opening) * row.sums.movements;
-        moved.sums.merge_times(&row.sums, piece.in_period);
-        moved.account_id = Some(row.account_id);
-        if piece.in_period != 0 {
-            self.days.entry((row.day, row.currency.clone())).or_default().merge_times(&row.sums, piece.in_period);
-        }
-    }
-}
-
-/// Reads the rows once, and adds them up both by wallet and by day.
-async fn rows(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    account: Option<AccountId>,
-    bounds: &Bounds,
-) -> Result<Moved, sqlx::Error> {
-    let mut query = Query::new("SELECT wallet_id, day, currency, ");
-    query.push(ADDED).push(" FROM daily_totals WHERE shard_id = ").push_bind(shard);
-    query.push(" AND day >= ").push_bind(bounds.first_day).push(" AND day < ").push_bind(bounds.end_day);
-    push_account(&mut query, account);
-    query.push(" GROUP BY GROUPING SETS ((wallet_id), (day, currency))");
-    let rows: Vec<Rows> = query.build_query_as().fetch_all(conn).await?;
-    let mut moved = Moved::default();
-    for Rows { wallet_id, day, currency, sums } in rows {
-        if let Some(wallet_id) = wallet_id {
-            moved.wallets.insert(wallet_id, InWallet { sums, ..InWallet::default() });
-        } else if let Some(of) = day.zip(currency) {
-            moved.days.insert(of, sums);
-        }
-    }
-    Ok(moved)
-}
-
-/// Adds up the movements of a piece.
-async fn movements(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    account: Option<AccountId>,
-    piece: &Piece,
-) -> Result<Vec<Movements>, sqlx::Error> {
-    let mut query = Query::new("SELECT wallet_id, account_id, currency, ");
-    // Computing the day of each movement costs as much as adding it up.
-    match piece.day {
-        Some(day) => query.push_bind(day).push("::date"),
-        None => query.push("(created_at AT TIME ZONE 'UTC')::date"),
-    };
-    query.push(" AS day, ").push(MOVED);
-    push_movements(&mut query, shard, account, piece.range);
-    query.push(" GROUP BY wallet_id, account_id, currency");
-    if piece.day.is_none() {
-        query.push(", (created_at AT TIME ZONE 'UTC')::date");
-    }
-    query.build_query_as().fetch_all(conn).await
-}
-
-/// Start of a query for the state of wallets, without the movements of the period. The opening balance is the one
-/// that the rows of the days before contain. The caller appends ` w` with its columns: the row of a wallet, and
-/// the account for finding its movements.
-const STANDING: &str =
-    "SELECT w.wallet_id, w.account_id AS row_account_id, w.currency AS row_currency, w.balance AS row_balance,
-    w.created_at AS row_created_at, coalesce(base.closing_balance, 0) AS opening, coalesce(base.movements > 0, false) AS has_moved,
-    last.position AS last_position, last.balance_after AS last_balance, last.account_id AS last_account_id,
-    last.currency AS last_currency, last.created_at AS last_created_at FROM ";
-
-/// Completes and runs a query that starts with [`STANDING`].
-async fn standing(
-    mut query: Query,
-    conn: &mut PgConnection,
-    shard: ShardId,
-    bounds: &Bounds,
-) -> Result<Vec<WalletTotals>, sqlx::Error> {
-    query.push(" AS w LEFT JOIN LATERAL (SELECT d.closing_balance, d.movements FROM daily_totals d WHERE d.shard_id = ");
-    query.push_bind(shard).push(" AND d.wallet_id = w.wallet_id AND d.day < ").push_bind(bounds.first_day);
-    query.push(
-        " ORDER BY d.day DESC LIMIT 1) AS base ON true
-         LEFT JOIN LATERAL (SELECT t.position, t.balance_after, t.account_id, t.currency, t.created_at
-            FROM wallet_transactions t WHERE t.shard_id = ",
-    );
-    query.push_bind(shard).push(" AND t.account_id = w.found_by AND t.wallet_id = w.wallet_id AND t.position <= ");
-    query.push_bind(bounds.upto).push(" ORDER BY t.position DESC LIMIT 1) AS last ON true ORDER BY 1");
-    query.build_query_as().fetch_all(conn).await
-}
-
-async fn opened_before(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    account: Option<AccountId>,
-    bounds: &Bounds,
-) -> Result<Vec<WalletTotals>, sqlx::Error> {
-    let mut query = Query::new(STANDING);
-    query.push("(SELECT id AS wallet_id, account_id, currency, balance, created_at, account_id AS found_by FROM wallets WHERE shard_id = ");
-    query.push_bind(shard);
-    push_account(&mut query, account);
-    if let Some(end) = bounds.end {
-        query.push(" AND created_at < ").push_bind(end);
-    }
-    query.push(")");
-    standing(query, conn, shard, bounds).await
-}
-
-/// Loads the wallets with these ids, with or without a row. `accounts` are the accounts for finding their
-/// movements. Where one is `None`, that of the wallet's days applies, or else that of its row.
-async fn of_ids(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    bounds: &Bounds,
-    ids: &[WalletId],
-    accounts: &[Option<AccountId>],
-) -> Result<Vec<WalletTotals>, sqlx::Error> {
-    let mut query = Query::new(STANDING);
-    query.push(
-        "(SELECT named.id AS wallet_id, w.account_id, w.currency, w.balance, w.created_at,
-            coalesce(named.account_id, d.account_id, w.account_id) AS found_by FROM unnest(",
-    );
-    query.push_bind(ids).push("::bigint[], ").push_bind(accounts);
-    query.push("::bigint[]) AS named (id, account_id) LEFT JOIN wallets w ON w.id = named.id AND w.shard_id = ").push_bind(shard);
-    query.push(" LEFT JOIN LATERAL (SELECT d.account_id FROM daily_totals d WHERE d.shard_id = ").push_bind(shard);
-    query.push(" AND d.wallet_id = named.id ORDER BY d.day DESC LIMIT 1) AS d ON true)");
-    standing(query, conn, shard, bounds).await
-}
-
-/// Lists the wallets that exist at the end of the period by their days, but not by their rows. These wallets have
-/// no row, or their row says that they were opened later. For one account, lists every wallet that its days name.
-///
-/// Ids are assigned in sequence, so next to nothing lies between those with a row. The query looks into each gap,
-/// and from each find to the next. That takes a few primary key lookups, however many day rows exist.
-async fn with_days(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    account: Option<AccountId>,
-    bounds: &Bounds,
-) -> Result<Vec<WalletId>, sqlx::Error> {
-    if let Some(account) = account {
-        return sqlx::query_scalar(
-            "SELECT DISTINCT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2 AND first_position <= $3",
-        )
-        .bind(shard)
-        .bind(account)
-        .bind(bounds.upto)
-        .fetch_all(conn)
-        .await;
-    }
-    sqlx::query_scalar(
-        "WITH RECURSIVE known (id, next) AS (
-            SELECT id, lead(id, 1, 9223372036854775807) OVER (ORDER BY id)
-            FROM (SELECT 0::bigint AS id UNION ALL SELECT id FROM wallets WHERE shard_id = $1) AS ids
-         ), found (wallet_id, first_position, next) AS (
-            SELECT id, NULL::bigint, next FROM known WHERE next > id + 1
-            UNION ALL
-            SELECT d.wallet_id, d.first_position, found.next FROM found CROSS JOIN LATERAL (
-                SELECT wallet_id, first_position FROM daily_totals
-                WHERE shard_id = $1 AND wallet_id > found.wallet_id AND wallet_id < found.next ORDER BY wallet_id, day LIMIT 1) AS d
-         )
-         SELECT wallet_id FROM found WHERE first_position <= $2
-         UNION ALL
-         SELECT w.id FROM wallets w CROSS JOIN LATERAL (
-            SELECT first_position FROM daily_totals WHERE shard_id = $1 AND wallet_id = w.id ORDER BY day LIMIT 1) AS d
-         WHERE w.shard_id = $1 AND w.created_at >= $3 AND d.first_position <= $2",
-    )
-    .bind(shard)
-    .bind(bounds.upto)
-    .bind(bounds.end)
-    .fetch_all(conn)
-    .await
 }
 
 /// Loads the rows from the first day on and before the end day, of one account or of all.

@@ -18,7 +18,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::texts::Texts;
-use crate::ledger::{Answer, Command, history};
+use crate::ledger::{Answer, Command, history, reader};
 use crate::secrets::seal::Private;
 
 /// An order with the account that it belongs to.
@@ -104,7 +104,7 @@ impl Orders {
         let shards: Vec<_> = state.ledger.shards().collect();
         let (mut found, mut total) = (Vec::new(), 0);
         for shard in &shards {
-            let part = orders::list(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
+            let part = reader::list_orders(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }

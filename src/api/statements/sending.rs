@@ -5,7 +5,7 @@ use std::io;
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::stream::try_unfold;
 use ledger_database::PgPool;
-use ledger_events::wallet::Wallet;
+use ledger_events::wallet::{Direction, Wallet};
 use ledger_events::{Money as Amount, MoneyError};
 use ledger_projections::totals::Sums;
 use ledger_projections::wallets;
@@ -80,7 +80,7 @@ impl Totals {
 
     fn add(&mut self, movement: &wallets::Transaction) -> Result<(), MoneyError> {
         let total = match (movement.direction, movement.category) {
-            ("DEBIT", _) => &mut self.debits,
+            (Direction::Debit, _) => &mut self.debits,
             (_, "ORDER_REFUND" | "PAYOUT_REFUND") => &mut self.refunds,
             _ => &mut self.credits,
         };
@@ -302,7 +302,7 @@ fn row(movement: wallets::Transaction) -> [String; 11] {
         "MOVEMENT".to_owned(),
         movement.id.to_string(),
         movement.created_at.to_rfc3339_opts(SecondsFormat::Millis, true),
-        movement.direction.to_owned(),
+        movement.direction.as_str().to_owned(),
         movement.category.to_owned(),
         movement.amount.to_string(),
         movement.balance_after.to_string(),

@@ -8,7 +8,7 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::access::{Principal, Who};
+use crate::access::{ClientIdentity, Principal};
 use crate::api::allow::Methods;
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
@@ -155,7 +155,10 @@ pub fn app() -> impl Endpoint {
         format!("{wire} {} {}", request.uri().path(), id == current)
     }
     Route::new()
-        .nest("/v1", service().with(AddData::new(Principal { account_id: 1000, shard_id: 1, who: Who::Credential(1) })))
+        .nest(
+            "/v1",
+            service().with(AddData::new(Principal { account_id: 1000, shard_id: 1, identity: ClientIdentity::Credential(1) })),
+        )
         .nest("/anonymous", service())
         .at("/limited", poem::get(limited))
         .at("/foreign", poem::get(foreign))

@@ -1,7 +1,7 @@
 //! Scheduling of claims and sends when capacity is short.
 
 use super::*;
-use crate::delivery::claim::Moment;
+use crate::delivery::claim::LeaseClock;
 use chrono::{TimeDelta, Utc};
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
         event_type: "order.created".to_owned(),
         payload: hyper::body::Bytes::new(),
         target: None,
-        moment: Moment { at: Utc::now() + TimeDelta::zero(), began: now, ready: now, lease_ends: now },
+        clock: LeaseClock { at: Utc::now() + TimeDelta::zero(), began: now, ready: now, lease_ends: now },
     }
 }
 

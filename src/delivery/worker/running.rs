@@ -73,7 +73,7 @@ impl<'w> Running<'w> {
                 return;
             }
             for claimed in next {
-                if claimed.moment.ready.elapsed() > FRESH {
+                if claimed.clock.ready.elapsed() > FRESH {
                     self.queue.ended(claimed.webhook_id, None, Instant::now());
                     self.leave(Left::Unsent(claimed));
                     continue;
@@ -111,10 +111,10 @@ impl<'w> Running<'w> {
         let shards = &self.worker.shards;
         for turn in 0..shards.len() {
             let shard = shards[(self.next_shard + turn) % shards.len()];
-            let wants = self.queue.wanted(shard, now);
-            if !wants.is_empty() {
+            let requests = self.queue.wanted(shard, now);
+            if !requests.is_empty() {
                 self.next_shard = (self.next_shard + turn + 1) % shards.len();
-                self.asked = Some(self.worker.clone().claim(shard, wants).boxed());
+                self.asked = Some(self.worker.clone().claim(shard, requests).boxed());
                 return;
             }
         }
@@ -152,9 +152,9 @@ impl<'w> Running<'w> {
                     self.look_at = now;
                 }
             }
-            Answer::Claimed(wants, Claims { claimed, is_short }) => {
+            Answer::Claimed(requests, Claims { claimed, is_short }) => {
                 self.lacks_key = false;
-                self.queue.claimed(&wants, claimed);
+                self.queue.claimed(&requests, claimed);
                 if is_short {
                     self.look_at = self.look_at.min(now + LOOK_AGAIN);
                 }
@@ -224,9 +224,9 @@ impl<'w> Running<'w> {
     /// Gives back unsent deliveries and waits for the sends in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
-            && let Ok(Answer::Claimed(wants, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
+            && let Ok(Answer::Claimed(requests, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
         {
-            self.queue.claimed(&wants, claims.claimed);
+            self.queue.claimed(&requests, claims.claimed);
         }
         for claimed in std::mem::replace(&mut self.queue, Queue::new(self.worker.limits())).into_waiting() {
             self.leave(Left::Unsent(claimed));

@@ -94,91 +94,156 @@ struct Verification {
     last: Position,
 }
 
+/// Everything to verify an export with, and the findings about it.
+struct Evidence<'i> {
+    inputs: &'i ExportInputs,
+    manifest: Option<Manifest>,
+    claims: Vec<Claim>,
+    /// Directory of the log's tiles, and their own checkpoint.
+    tiles: Option<(Directory, Option<Claim>)>,
+    is_part: bool,
+    unchecked: Vec<String>,
+    findings: Findings,
+}
+
+impl Evidence<'_> {
+    fn gather<'i>(inputs: &'i ExportInputs, trust: &Trust) -> Result<Evidence<'i>, OfflineError> {
+        let mut findings = Findings::default();
+        let mut claims = claims(&inputs.checkpoints, trust, &mut findings)?;
+        let manifest = Manifest::of(&inputs.export)?;
+        if let Some(found) = &manifest {
+            let source = name(&manifest::path_of(&inputs.export));
+            if !found.describes(&inputs.export).map_err(|source| read_error(&inputs.export, source))? {
+                findings.add(Difference::Note { source: source.clone(), problem: "it does not match the export".to_owned() });
+            }
+            claims.extend(found.checkpoint.as_ref().and_then(|note| claim(source, note, trust, &mut findings)));
+        }
+        let mut evidence = Evidence { inputs, manifest, claims, tiles: None, is_part: false, unchecked: vec![], findings };
+        evidence.add_tiles(trust)?;
+        evidence.is_part = inputs.is_part
+            || evidence
+                .manifest
+                .as_ref()
+                .is_some_and(|Manifest { selection: part, head, .. }| part.has_gaps() || part.from > 1 || part.to < *head);
+        if evidence.is_part && evidence.of_tiles().is_none() {
+            return Err(OfflineError::Part);
+        }
+        if evidence.claims.is_empty() && evidence.findings.found == 0 {
+            return Err(OfflineError::NoCheckpoint);
+        }
+        evidence.note_gaps();
+        Ok(evidence)
+    }
+
+    /// Reads the tiles' checkpoints.
+    fn add_tiles(&mut self, trust: &Trust) -> Result<(), OfflineError> {
+        let Some(directory) = self.inputs.tiles.as_deref().map(Directory::new) else { return Ok(()) };
+        let own = tiles::checkpoint(&directory, trust, &mut self.findings)?;
+        self.claims.extend(own.clone());
+        if let Some(own) = &own {
+            let kept = tiles::kept(&directory, own, trust, &mut self.findings, &mut self.unchecked)?;
+            tiles::shrunk(&directory, own, &kept, &mut self.findings);
+            let is_known = |kept: &Claim| self.claims.iter().any(|known| known.checkpoint == kept.checkpoint);
+            let new: Vec<Claim> = kept.into_iter().filter(|kept| !is_known(kept)).collect();
+            self.claims.extend(new);
+        }
+        self.tiles = Some((directory, own));
+        Ok(())
+    }
+
+    /// Notes the events of the log that a part lacks, which nothing can check.
+    fn note_gaps(&mut self) {
+        if !self.is_part {
+            return;
+        }
+        self.unchecked.push(match &self.manifest {
+            Some(Manifest { selection: asked, .. }) => {
+                format!("the events that it lacks: it is a part according to its manifest ({asked}), which is not signed")
+            }
+            None => "the events that it lacks: nothing states which part of the log it is".to_owned(),
+        });
+    }
+
+    fn of_tiles(&self) -> Option<&Claim> {
+        self.tiles.as_ref().and_then(|(_, own)| own.as_ref())
+    }
+
+    /// Returns the first and the last position that a part without gaps must contain completely.
+    fn whole_of(&self) -> Option<(Position, Position)> {
+        let Manifest { selection: part, head, .. } = self.manifest.as_ref()?;
+        (self.is_part && !part.has_gaps()).then(|| (part.from, part.to.min(*head)))
+    }
+
+    fn references(&self, shard: ShardId) -> Vec<Reference> {
+        let mut references = vec![];
+        if let Some((directory, Some(claim))) = &self.tiles {
+            let leaves = Leaves::of_tiles(directory.clone(), claim.checkpoint.size);
+            references.push(Reference::new(shard, name(directory.path()), leaves, &self.claims));
+        }
+        if let Some(earlier) = &self.inputs.earlier {
+            references.push(Reference::new(shard, name(earlier), Leaves::of_export(earlier), &self.claims));
+        }
+        references
+    }
+
+    /// Begins the verification of a shard's events. It takes the findings so far.
+    fn verification(&mut self, shard: ShardId) -> Verification {
+        let mut findings = std::mem::take(&mut self.findings);
+        let claims: &[Claim] = if self.is_part { &[] } else { &self.claims };
+        let tree = Tree::new(shard, name(&self.inputs.export), claims, &mut findings);
+        let whole_of = self.whole_of();
+        Verification {
+            shard,
+            is_part: self.is_part,
+            selection: self.manifest.as_ref().filter(|_| self.is_part).map(|manifest| manifest.selection.clone()),
+            to: whole_of.map(|(_, to)| to),
+            structure: Structure::new(shard),
+            tree,
+            is_unbroken: true,
+            references: self.references(shard),
+            findings,
+            events: 0,
+            last: whole_of.map_or(0, |(from, _)| from - 1),
+        }
+    }
+
+    /// Reports on an export without events: everything that was signed is missing.
+    fn of_nothing(&mut self) -> Report {
+        let mut findings = std::mem::take(&mut self.findings);
+        if let (Some((from, to)), Some(manifest)) = (self.whole_of().filter(|(from, to)| from <= to), &self.manifest) {
+            findings.add(Difference::Gap { shard: manifest.selection.shard_id, after: from - 1, next: to + 1 });
+        }
+        let tree = Tree::new(0, name(&self.inputs.export), &self.claims, &mut findings);
+        let checkpoints = tree.end(!self.is_part, &mut findings);
+        report(None, 0, 0, checkpoints, findings)
+    }
+
+    /// Completes a report with what no checkpoint covers.
+    fn complete(self, verified: Report, last: Position) -> Report {
+        let mut report = Report { unchecked: self.unchecked, ..verified };
+        // In a part, unproven events are a finding already.
+        let covered = self.claims.iter().map(|claim| claim.checkpoint.size).max().unwrap_or_default();
+        let covered = Position::try_from(covered).unwrap_or(Position::MAX);
+        if !self.is_part && last > covered {
+            report.unproven = Some((covered + 1, last));
+            report.unchecked.push(format!("positions {} to {last}: no given checkpoint covers them", covered + 1));
+        }
+        report
+    }
+}
+
 /// Verifies an export of the whole log, or of a part of it if the tiles are given. Blocks the thread.
 ///
 /// # Errors
 /// Returns an error when there is no checkpoint or reference to verify with, when a file cannot be read, or when a line
 /// is malformed.
 pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Progress)) -> Result<Report, OfflineError> {
-    let mut findings = Findings::default();
-    let mut claims = claims(&inputs.checkpoints, trust, &mut findings)?;
-    let manifest = Manifest::of(&inputs.export)?;
-    if let Some(found) = &manifest {
-        let source = name(&manifest::path_of(&inputs.export));
-        if !found.describes(&inputs.export).map_err(|source| read_error(&inputs.export, source))? {
-            findings.add(Difference::Note { source: source.clone(), problem: "it does not match the export".to_owned() });
-        }
-        claims.extend(found.checkpoint.as_ref().and_then(|note| claim(source, note, trust, &mut findings)));
-    }
-    let directory = inputs.tiles.as_deref().map(Directory::new);
-    let of_tiles = directory.as_ref().map(|directory| tiles::checkpoint(directory, trust, &mut findings)).transpose()?.flatten();
-    claims.extend(of_tiles.clone());
-    let mut unchecked = vec![];
-    if let (Some(directory), Some(own)) = (&directory, &of_tiles) {
-        let kept = tiles::kept(directory, own, trust, &mut findings, &mut unchecked)?;
-        tiles::shrunk(directory, own, &kept, &mut findings);
-        claims.extend(
-            kept.into_iter().filter(|kept| !claims.iter().any(|known| known.checkpoint == kept.checkpoint)).collect::<Vec<_>>(),
-        );
-    }
-    let selection = manifest.as_ref().map(|manifest| (&manifest.selection, manifest.head));
-    let is_part = inputs.is_part || selection.is_some_and(|(part, head)| part.has_gaps() || part.from > 1 || part.to < head);
-    if is_part && of_tiles.is_none() {
-        return Err(OfflineError::Part);
-    }
-    if claims.is_empty() && findings.found == 0 {
-        return Err(OfflineError::NoCheckpoint);
-    }
-    match &manifest {
-        Some(manifest) if is_part => {
-            let asked = &manifest.selection;
-            unchecked
-                .push(format!("the events that it lacks: it is a part according to its manifest ({asked}), which is not signed"));
-        }
-        None if is_part => unchecked.push("the events that it lacks: nothing states which part of the log it is".to_owned()),
-        _ => {}
-    }
-    let selection_of_part = manifest.as_ref().filter(|_| is_part).map(|manifest| manifest.selection.clone());
-    // Range that a part without gaps must contain completely.
-    let whole_of = selection.filter(|(part, _)| is_part && !part.has_gaps()).map(|(part, head)| (part.from, part.to.min(head)));
-    let total = manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
-    let references = |shard| {
-        let mut references = vec![];
-        if let (Some(directory), Some(claim)) = (&directory, &of_tiles) {
-            let leaves = Leaves::of_tiles(directory.clone(), claim.checkpoint.size);
-            references.push(Reference::new(shard, name(directory.path()), leaves, &claims));
-        }
-        if let Some(earlier) = &inputs.earlier {
-            references.push(Reference::new(shard, name(earlier), Leaves::of_export(earlier), &claims));
-        }
-        references
-    };
+    let mut evidence = Evidence::gather(inputs, trust)?;
+    let total = evidence.manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();
     let mut verification: Option<Verification> = None;
-    let source = name(&inputs.export);
     read::each_page(&inputs.export, threads(), parse, |page| -> Result<(), OfflineError> {
         for (stored, leaf) in page {
-            let verification = verification.get_or_insert_with(|| {
-                let shard = stored.shard_id;
-                let mut findings = std::mem::take(&mut findings);
-                let tree_claims: &[Claim] = if is_part { &[] } else { &claims };
-                let tree = Tree::new(shard, source.clone(), tree_claims, &mut findings);
-                let (structure, references) = (Structure::new(shard), references(shard));
-                let (to, last) = (whole_of.map(|(_, to)| to), whole_of.map_or(0, |(from, _)| from - 1));
-                Verification {
-                    shard,
-                    is_part,
-                    selection: selection_of_part.clone(),
-                    to,
-                    structure,
-                    tree,
-                    is_unbroken: true,
-                    references,
-                    findings,
-                    events: 0,
-                    last,
-                }
-            });
-            verification.step(&stored, leaf)?;
+            verification.get_or_insert_with(|| evidence.verification(stored.shard_id)).step(&stored, leaf)?;
         }
         if let Some(Verification { shard, last, .. }) = &verification {
             progress(Progress { stage: "verify", shard: *shard, done: *last, total: total.max(*last) });
@@ -188,25 +253,9 @@ pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Pr
     let last = verification.as_ref().map_or(0, |verification| verification.last);
     let verified = match verification {
         Some(verification) => verification.end()?,
-        // The export is empty, so everything that was signed is missing.
-        None => {
-            if let (Some((from, to)), Some((part, _))) = (whole_of.filter(|(from, to)| from <= to), selection) {
-                findings.add(Difference::Gap { shard: part.shard_id, after: from - 1, next: to + 1 });
-            }
-            let tree = Tree::new(0, source, &claims, &mut findings);
-            let checkpoints = tree.end(!is_part, &mut findings);
-            report(None, 0, 0, checkpoints, findings)
-        }
+        None => evidence.of_nothing(),
     };
-    let mut report = Report { unchecked, ..verified };
-    // In a part, unproven events are a finding already.
-    let covered = claims.iter().map(|claim| claim.checkpoint.size).max().unwrap_or_default();
-    let covered = Position::try_from(covered).unwrap_or(Position::MAX);
-    if !is_part && last > covered {
-        report.unproven = Some((covered + 1, last));
-        report.unchecked.push(format!("positions {} to {last}: no given checkpoint covers them", covered + 1));
-    }
-    Ok(report)
+    Ok(evidence.complete(verified, last))
 }
 
 fn read_error(path: &Path, source: std::io::Error) -> OfflineError {

@@ -126,68 +126,83 @@ impl Erasable {
     ) -> Result<Erasable, VaultError> {
         let mut found = Erasable { is_last: true, ..Erasable::default() };
         match subject {
-            Subject::Beneficiary(id) => {
-                found.texts = sqlx::query_as(TEXTS_OF_BENEFICIARY)
-                    .bind(shard)
-                    .bind(id)
-                    .bind(vec![PROFILE, ACCOUNT_NUMBER])
-                    .bind(FAILURE_REASON)
-                    .fetch_all(&mut *conn)
-                    .await?;
-                found.has_pending_payouts = sqlx::query_scalar(
-                    "SELECT EXISTS (SELECT FROM payouts WHERE shard_id = $1 AND beneficiary_id = $2 AND status = 'PENDING')",
-                )
-                .bind(shard)
-                .bind(id)
-                .fetch_one(&mut *conn)
-                .await?;
-                found.keys = keys(conn, shard, "beneficiary", &[id]).await?;
-                found.rewritten = answers::under(conn, keyring, shard, &found.keys, None).await?;
-            }
-            Subject::Order(id) => {
-                found.texts = texts(conn, shard, &[(METADATA, id), (CANCEL_REASON, id)]).await?;
-                found.vouchers = sqlx::query_scalar(
-                    "SELECT id FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NOT NULL ORDER BY id",
-                )
-                .bind(shard)
-                .bind(id)
-                .fetch_all(&mut *conn)
-                .await?;
-                found.keys = keys(conn, shard, "voucher", &found.vouchers).await?;
-                let account: Option<AccountId> =
-                    sqlx::query_scalar("SELECT account_id FROM orders WHERE shard_id = $1 AND id = $2")
-                        .bind(shard)
-                        .bind(id)
-                        .fetch_optional(&mut *conn)
-                        .await?;
-                let accounts: Vec<AccountId> = account.into_iter().collect();
-                let of_account = keys(conn, shard, "account", &accounts).await?;
-                found.rewritten = answers::under(conn, keyring, shard, &of_account, Some(id)).await?;
-            }
+            Subject::Beneficiary(id) => found.beneficiary(conn, keyring, shard, id).await?,
+            Subject::Order(id) => found.order(conn, keyring, shard, id).await?,
             Subject::User(id) => {
                 found.texts = texts(conn, shard, &[(EMAIL, id)]).await?;
                 found.keys = keys(conn, shard, "user", &[id]).await?;
                 found.users = vec![id];
             }
             Subject::Statement { id, line } => found.statement(conn, shard, id, line).await?,
-            Subject::Account(id) => {
-                found.is_last = part.is_last;
-                found.texts = texts(conn, shard, &part.texts).await?;
-                found.vouchers = sqlx::query_scalar(
-                    "SELECT v.id FROM unnest($2::bigint[]) AS wanted (id) JOIN vault.vouchers v ON v.shard_id = $1 AND v.id = wanted.id
-                     WHERE v.order_id IS NOT NULL AND v.sealed IS NOT NULL",
-                )
-                .bind(shard)
-                .bind(&part.vouchers)
-                .fetch_all(&mut *conn)
-                .await?;
-                found.keys = keys(conn, shard, "voucher", &found.vouchers).await?;
-                if part.is_last {
-                    found.close(conn, shard, id).await?;
-                }
-            }
+            Subject::Account(id) => found.account(conn, shard, id, part).await?,
         }
         Ok(found)
+    }
+
+    async fn beneficiary(
+        &mut self,
+        conn: &mut PgConnection,
+        keyring: &Keyring,
+        shard: ShardId,
+        id: BeneficiaryId,
+    ) -> Result<(), VaultError> {
+        self.texts = sqlx::query_as(TEXTS_OF_BENEFICIARY)
+            .bind(shard)
+            .bind(id)
+            .bind(vec![PROFILE, ACCOUNT_NUMBER])
+            .bind(FAILURE_REASON)
+            .fetch_all(&mut *conn)
+            .await?;
+        self.has_pending_payouts = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM payouts WHERE shard_id = $1 AND beneficiary_id = $2 AND status = 'PENDING')",
+        )
+        .bind(shard)
+        .bind(id)
+        .fetch_one(&mut *conn)
+        .await?;
+        self.keys = keys(conn, shard, "beneficiary", &[id]).await?;
+        self.rewritten = answers::under(conn, keyring, shard, &self.keys, None).await?;
+        Ok(())
+    }
+
+    async fn order(&mut self, conn: &mut PgConnection, keyring: &Keyring, shard: ShardId, id: OrderId) -> Result<(), VaultError> {
+        self.texts = texts(conn, shard, &[(METADATA, id), (CANCEL_REASON, id)]).await?;
+        self.vouchers = sqlx::query_scalar(
+            "SELECT id FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NOT NULL ORDER BY id",
+        )
+        .bind(shard)
+        .bind(id)
+        .fetch_all(&mut *conn)
+        .await?;
+        self.keys = keys(conn, shard, "voucher", &self.vouchers).await?;
+        let account: Option<AccountId> = sqlx::query_scalar("SELECT account_id FROM orders WHERE shard_id = $1 AND id = $2")
+            .bind(shard)
+            .bind(id)
+            .fetch_optional(&mut *conn)
+            .await?;
+        let accounts: Vec<AccountId> = account.into_iter().collect();
+        let of_account = keys(conn, shard, "account", &accounts).await?;
+        self.rewritten = answers::under(conn, keyring, shard, &of_account, Some(id)).await?;
+        Ok(())
+    }
+
+    /// Finds the items of a part that still exist. The last part also has the data of the account itself.
+    async fn account(&mut self, conn: &mut PgConnection, shard: ShardId, id: AccountId, part: &Part) -> Result<(), sqlx::Error> {
+        self.is_last = part.is_last;
+        self.texts = texts(conn, shard, &part.texts).await?;
+        self.vouchers = sqlx::query_scalar(
+            "SELECT v.id FROM unnest($2::bigint[]) AS wanted (id) JOIN vault.vouchers v ON v.shard_id = $1 AND v.id = wanted.id
+                     WHERE v.order_id IS NOT NULL AND v.sealed IS NOT NULL",
+        )
+        .bind(shard)
+        .bind(&part.vouchers)
+        .fetch_all(&mut *conn)
+        .await?;
+        self.keys = keys(conn, shard, "voucher", &self.vouchers).await?;
+        if part.is_last {
+            self.close(conn, shard, id).await?;
+        }
+        Ok(())
     }
 
     /// Finds the lines of a statement, and the reasons of all decisions about them, including revoked ones.

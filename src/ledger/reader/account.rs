@@ -13,96 +13,143 @@ pub async fn money_positions(
     conn: &mut PgConnection,
     shard: ShardId,
     account: AccountId,
-    (after, upto): (Position, Position),
+    range: (Position, Position),
     most: usize,
 ) -> Result<Option<Vec<Position>>, sqlx::Error> {
-    let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
-    let wallets: Vec<i64> = sqlx::query_scalar(
-        "SELECT id FROM wallets WHERE shard_id = $1 AND account_id = $2
-         UNION SELECT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2
-         UNION (SELECT wallet_id FROM wallet_transactions
-            WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND position <= $4 LIMIT $5)",
-    )
-    .bind(shard)
-    .bind(account)
-    .bind(after)
-    .bind(upto)
-    .bind(limit)
-    .fetch_all(&mut *conn)
-    .await?;
+    let search = Search { shard, account, range, limit: i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1) };
     let mut positions: Vec<Position> = vec![];
     let (mut orders, mut payouts) = (vec![], vec![]);
-    for wallet in wallets {
-        let first = first_version_after(conn, shard, wallet, after).await?;
-        let end = first_version_after(conn, shard, wallet, upto).await?;
-        // Do not read too many events only to count them.
-        if end - first >= limit {
-            return Ok(None);
-        }
-        let moved: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
-            "SELECT position, data->>'order_id', data->>'payout_id' FROM events
-             WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
-                AND metadata->>'account_id' = $5 ORDER BY version LIMIT $6",
-        )
-        .bind(shard)
-        .bind(wallet)
-        .bind(first)
-        .bind(end)
-        .bind(account.to_string())
-        .bind(limit)
-        .fetch_all(&mut *conn)
-        .await?;
-        let id = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
-        for (position, order, payout) in moved {
+    for wallet in search.wallets(conn).await? {
+        let Some(movements) = search.movements(conn, wallet).await? else { return Ok(None) };
+        for Movement { position, order, payout } in movements {
             positions.push(position);
-            orders.extend(id(order));
-            payouts.extend(id(payout));
+            orders.extend(order);
+            payouts.extend(payout);
         }
         if positions.len() > most {
             return Ok(None);
         }
     }
-    let placed =
-        "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 AND status = ANY($5) LIMIT $3";
-    let placed = sqlx::query_scalar(placed)
-        .bind(shard)
-        .bind(account)
-        .bind(limit)
-        .bind(upto)
-        .bind(OrderStatus::ALL.map(OrderStatus::as_str))
-        .fetch_all(&mut *conn)
-        .await?;
-    let requested = "SELECT id FROM payouts WHERE shard_id = $1 AND account_id = $2 LIMIT $3";
-    let requested = sqlx::query_scalar(requested).bind(shard).bind(account).bind(limit).fetch_all(&mut *conn).await?;
-    orders.extend::<Vec<i64>>(placed);
-    payouts.extend::<Vec<i64>>(requested);
+    orders.extend(search.placed_orders(conn).await?);
+    payouts.extend(search.requested_payouts(conn).await?);
     for (stream_type, mut ids) in [("order", orders), ("payout", payouts)] {
         ids.sort_unstable();
         ids.dedup();
         if ids.len() > most {
             return Ok(None);
         }
-        let found: Vec<Position> = sqlx::query_scalar(
-            "SELECT e.position FROM unnest($3::bigint[]) AS its (id)
-             JOIN events e ON e.shard_id = $1 AND e.stream_type = $2 AND e.stream_id = its.id
-             WHERE e.position > $4 AND e.position <= $5 AND e.metadata->>'account_id' = $6 LIMIT $7",
-        )
-        .bind(shard)
-        .bind(stream_type)
-        .bind(ids)
-        .bind(after)
-        .bind(upto)
-        .bind(account.to_string())
-        .bind(limit)
-        .fetch_all(&mut *conn)
-        .await?;
-        positions.extend(found);
+        positions.extend(search.events(conn, stream_type, ids).await?);
         if positions.len() > most {
             return Ok(None);
         }
     }
     positions.sort_unstable();
     Ok(Some(positions))
+}
+
+/// A search for an account's events after the range's first position and up to its second.
+struct Search {
+    shard: ShardId,
+    account: AccountId,
+    range: (Position, Position),
+    /// Maximum number of rows that a query reads: one more than the caller accepts.
+    limit: i64,
+}
+
+/// Event of a wallet, with the order or payout that it belongs to.
+struct Movement {
+    position: Position,
+    order: Option<i64>,
+    payout: Option<i64>,
+}
+
+impl Search {
+    /// Returns the wallets that any row connects to the account.
+    async fn wallets(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+        let (after, upto) = self.range;
+        sqlx::query_scalar(
+            "SELECT id FROM wallets WHERE shard_id = $1 AND account_id = $2
+         UNION SELECT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2
+         UNION (SELECT wallet_id FROM wallet_transactions
+            WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND position <= $4 LIMIT $5)",
+        )
+        .bind(self.shard)
+        .bind(self.account)
+        .bind(after)
+        .bind(upto)
+        .bind(self.limit)
+        .fetch_all(conn)
+        .await
+    }
+
+    /// Returns the account's events of a wallet, or none if the wallet has too many events to read.
+    async fn movements(&self, conn: &mut PgConnection, wallet: i64) -> Result<Option<Vec<Movement>>, sqlx::Error> {
+        let (after, upto) = self.range;
+        let first = first_version_after(conn, self.shard, wallet, after).await?;
+        let end = first_version_after(conn, self.shard, wallet, upto).await?;
+        // Do not read too many events only to count them.
+        if end - first >= self.limit {
+            return Ok(None);
+        }
+        let rows: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
+            "SELECT position, data->>'order_id', data->>'payout_id' FROM events
+             WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
+                AND metadata->>'account_id' = $5 ORDER BY version LIMIT $6",
+        )
+        .bind(self.shard)
+        .bind(wallet)
+        .bind(first)
+        .bind(end)
+        .bind(self.account.to_string())
+        .bind(self.limit)
+        .fetch_all(conn)
+        .await?;
+        let id = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
+        let movement = |(position, order, payout)| Movement { position, order: id(order), payout: id(payout) };
+        Ok(Some(rows.into_iter().map(movement).collect()))
+    }
+
+    /// Returns the account's orders that were placed by the end of the range.
+    async fn placed_orders(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+        sqlx::query_scalar(
+            "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 AND status = ANY($5) LIMIT $3",
+        )
+        .bind(self.shard)
+        .bind(self.account)
+        .bind(self.limit)
+        .bind(self.range.1)
+        .bind(OrderStatus::ALL.map(OrderStatus::as_str))
+        .fetch_all(conn)
+        .await
+    }
+
+    async fn requested_payouts(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+        sqlx::query_scalar("SELECT id FROM payouts WHERE shard_id = $1 AND account_id = $2 LIMIT $3")
+            .bind(self.shard)
+            .bind(self.account)
+            .bind(self.limit)
+            .fetch_all(conn)
+            .await
+    }
+
+    /// Returns the positions of the account's events in these streams.
+    async fn events(&self, conn: &mut PgConnection, stream_type: &str, ids: Vec<i64>) -> Result<Vec<Position>, sqlx::Error> {
+        let (after, upto) = self.range;
+        sqlx::query_scalar(
+            "SELECT e.position FROM unnest($3::bigint[]) AS its (id)
+             JOIN events e ON e.shard_id = $1 AND e.stream_type = $2 AND e.stream_id = its.id
+             WHERE e.position > $4 AND e.position <= $5 AND e.metadata->>'account_id' = $6 LIMIT $7",
+        )
+        .bind(self.shard)
+        .bind(stream_type)
+        .bind(ids)
+        .bind(after)
+        .bind(upto)
+        .bind(self.account.to_string())
+        .bind(self.limit)
+        .fetch_all(conn)
+        .await
+    }
 }
 
 /// Returns the version of a wallet's first event after a position, or the version after its last event if there is none.

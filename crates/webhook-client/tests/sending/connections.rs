@@ -185,6 +185,17 @@ async fn concurrent_sends_each_get_their_own_response() {
     assert_eq!(seen.len(), 32 * 20);
 }
 
+/// Whether a socket of this machine has an established connection to a port.
+fn is_open_to(port: u16) -> bool {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+        .any(|fields| fields[3] == ESTABLISHED && fields[2].ends_with(&format!(":{port:04X}")))
+}
+
 /// Starts a receiver, in its own thread, that answers one request per connection and then closes it without announcing that.
 /// Counts the answered requests and the closed connections.
 fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>, Arc<AtomicUsize>) {
@@ -211,6 +222,10 @@ fn closing_receiver(certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>,
                 tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
             }
             drop(stream);
+            // A busy kernel delivers the end of the connection a moment later. Only then is the connection closed for the sender.
+            while is_open_to(address.port()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             gone.fetch_add(1, Ordering::SeqCst);
         }
     });

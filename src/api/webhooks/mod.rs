@@ -1,265 +1,27 @@
 //! `/api/v1/webhooks`: registration and management of webhooks.
 
-use ledger_events::webhook;
-use ledger_events::webhook::WebhookEventType as EventType;
+mod bodies;
+
 use ledger_projections::{accounts, webhooks};
+use poem_openapi::OpenApi;
 use poem_openapi::param::{Path, Query};
-use poem_openapi::{Enum, Object, OpenApi};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use webhook_client::address::{MAX_URL_CHARACTERS, check_url};
 
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, secret_not_visible, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
-use super::problems::Read;
-use super::readers::{boolean, integer, line, list, one_of, text};
-use super::reply::{Data, Listed, NoStore, Plural, Reply, Stored, render};
-use super::scalars::Timestamp;
+use super::reply::{Data, Listed, NoStore, Reply, Stored, render};
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
 use crate::ledger::answer::WebhookView;
 use crate::ledger::command::{self, CredentialLink, WebhookChange};
-use crate::ledger::texts::{self, Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
+use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Answer, Command, Rendered};
 use crate::secrets::seal::{Private, random_secret};
-
-/// Type of an event that a webhook can subscribe to. New types may be added.
-///
-/// - `order.created`: an order was placed and debited from the wallet.
-/// - `order.pending`: fulfilment has started to process the order.
-/// - `order.partially_delivered`: some units of the order are delivered.
-/// - `order.delivered`: all units of the order are delivered.
-/// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum, Serialize)]
-#[oai(rename = "WebhookEventType")]
-pub enum Event {
-    /// The order was placed and debited from the wallet.
-    #[oai(rename = "order.created")]
-    #[serde(rename = "order.created")]
-    Created,
-    /// Fulfilment has started to process the order.
-    #[oai(rename = "order.pending")]
-    #[serde(rename = "order.pending")]
-    Pending,
-    /// All units are delivered.
-    #[oai(rename = "order.delivered")]
-    #[serde(rename = "order.delivered")]
-    Delivered,
-    /// Some units are delivered.
-    #[oai(rename = "order.partially_delivered")]
-    #[serde(rename = "order.partially_delivered")]
-    PartiallyDelivered,
-    /// The order was cancelled, and its undelivered units are refunded.
-    #[oai(rename = "order.cancelled")]
-    #[serde(rename = "order.cancelled")]
-    Cancelled,
-}
-
-impl Event {
-    pub(super) fn as_str(self) -> &'static str {
-        EventType::from(self).as_str()
-    }
-
-    const ALL: [(&'static str, Event); 5] = [
-        ("order.created", Self::Created),
-        ("order.pending", Self::Pending),
-        ("order.delivered", Self::Delivered),
-        ("order.partially_delivered", Self::PartiallyDelivered),
-        ("order.cancelled", Self::Cancelled),
-    ];
-}
-
-impl From<EventType> for Event {
-    fn from(event: EventType) -> Self {
-        match event {
-            EventType::OrderCreated => Self::Created,
-            EventType::OrderPending => Self::Pending,
-            EventType::OrderDelivered => Self::Delivered,
-            EventType::OrderPartiallyDelivered => Self::PartiallyDelivered,
-            EventType::OrderCancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<Event> for EventType {
-    fn from(event: Event) -> Self {
-        match event {
-            Event::Created => Self::OrderCreated,
-            Event::Pending => Self::OrderPending,
-            Event::Delivered => Self::OrderDelivered,
-            Event::PartiallyDelivered => Self::OrderPartiallyDelivered,
-            Event::Cancelled => Self::OrderCancelled,
-        }
-    }
-}
-
-/// Reads a list of one or more event types without duplicates.
-fn events(value: &RawValue) -> Read<Vec<Event>> {
-    let events = list(1..=Event::ALL.len(), || one_of(&Event::ALL))(value)?;
-    let is_repeated = |(index, event)| events[..index].contains(event);
-    if events.iter().enumerate().any(is_repeated) { Err("must not have an entry twice".into()) } else { Ok(events) }
-}
-
-fn url(value: &RawValue) -> Read<String> {
-    let url = text(1..=MAX_URL_CHARACTERS)(value)?;
-    match check_url(&url) {
-        Ok(_) => Ok(url),
-        Err(refused) => Err(refused.to_string().into()),
-    }
-}
-
-fn types(events: Vec<Event>) -> Vec<EventType> {
-    events.into_iter().map(Into::into).collect()
-}
-
-/// A webhook to register.
-#[derive(Object, Serialize)]
-struct RegisterWebhook {
-    /// Name of the webhook, for people to recognize it.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    name: String,
-    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
-    #[oai(validator(min_length = 1, max_length = 2048))]
-    url: String,
-    /// Event types that the webhook is subscribed to.
-    #[oai(validator(min_items = 1, unique_items))]
-    events: Vec<Event>,
-    /// API credential to link: its signing secret becomes the token. Without it, the service generates a separate token.
-    /// Linking requires the role owner, or a request made with that credential.
-    credential_id: Option<i64>,
-}
-
-impl FromFields for RegisterWebhook {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            name: fields.required("name", line(1..=100)),
-            url: fields.required("url", url),
-            events: fields.required("events", events),
-            credential_id: fields.optional("credential_id", integer(1..=i64::MAX)),
-        }
-    }
-}
-
-/// Changes to a webhook. At least one field is required. Fields that are left out keep their values.
-#[derive(Object, Serialize)]
-struct ChangeWebhook {
-    /// Name of the webhook, for people to recognize it.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    name: Option<String>,
-    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
-    #[oai(validator(min_length = 1, max_length = 2048))]
-    url: Option<String>,
-    /// Event types that the webhook is subscribed to.
-    #[oai(validator(min_items = 1, unique_items))]
-    events: Option<Vec<Event>>,
-    /// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
-    is_active: Option<bool>,
-    /// API credential to link: its signing secret becomes the token, from the next delivery on. Linking requires the role
-    /// owner, or a request made with that credential.
-    credential_id: Option<i64>,
-}
-
-impl FromFields for ChangeWebhook {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let change = Self {
-            name: fields.optional("name", line(1..=100)),
-            url: fields.optional("url", url),
-            events: fields.optional("events", events),
-            is_active: fields.optional("is_active", boolean),
-            credential_id: fields.optional("credential_id", integer(1..=i64::MAX)),
-        };
-        let ChangeWebhook { name, url, events, is_active, credential_id } = &change;
-        if name.is_none() && url.is_none() && events.is_none() && is_active.is_none() && credential_id.is_none() {
-            fields.problem("body", "must change something: name, url, events, is_active or credential_id");
-        }
-        change
-    }
-}
-
-/// A newly registered webhook. The token is shown only in this response.
-#[derive(Object, Serialize)]
-struct RegisteredWebhook {
-    /// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
-    id: i64,
-    /// Name of the webhook, for people to recognize it.
-    name: String,
-    /// URL that receives the events.
-    url: String,
-    /// Secret that signs the deliveries. Store it safely: it is not shown again.
-    token: String,
-    /// Event types that the webhook is subscribed to.
-    events: Vec<Event>,
-    /// Whether the webhook is active. An inactive webhook receives no events.
-    is_active: bool,
-    /// Time at which the webhook was registered.
-    created_at: Timestamp,
-}
-
-/// An endpoint of yours that receives events by HTTP POST.
-#[derive(Object, Serialize)]
-struct Webhook {
-    /// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
-    id: i64,
-    /// Name of the webhook, for people to recognize it.
-    name: String,
-    /// URL that receives the events.
-    url: String,
-    /// Event types that the webhook is subscribed to.
-    events: Vec<Event>,
-    /// Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
-    credential_id: Option<i64>,
-    /// Whether the webhook is active. An inactive webhook receives no events.
-    is_active: bool,
-    /// Time at which the webhook was registered.
-    created_at: Timestamp,
-    /// Time of the webhook's latest change.
-    updated_at: Timestamp,
-}
-
-impl Plural for Webhook {
-    const PLURAL: &'static str = "webhooks";
-}
-
-impl Webhook {
-    fn of(webhook: webhook::Webhook, name: &Private, url: &Private) -> Self {
-        Self {
-            id: webhook.id,
-            name: name.expose().to_owned(),
-            url: url.expose().to_owned(),
-            events: webhook.events.into_iter().map(Into::into).collect(),
-            credential_id: webhook.credential_id,
-            is_active: webhook.is_active,
-            created_at: webhook.created_at.into(),
-            updated_at: webhook.updated_at.into(),
-        }
-    }
-
-    /// Builds a webhook with its name and URL from the texts of a page. Erased texts become empty strings.
-    fn with_texts(webhook: webhook::Webhook, texts: &Texts) -> Self {
-        let erased = Private::new("");
-        let name = texts.get(&(NAME, webhook.id)).unwrap_or(&erased);
-        let url = texts.get(&(URL, webhook.id)).unwrap_or(&erased);
-        Self::of(webhook, name, url)
-    }
-
-    fn of_view(view: WebhookView) -> Self {
-        Self::of(view.webhook, &view.name, &view.url)
-    }
-}
-
-/// Confirmation that a webhook is deleted. The history of its deliveries is kept.
-#[derive(Object, Serialize)]
-struct DeletedWebhook {
-    /// Confirmation in plain English.
-    message: String,
-    /// Unique identifier of the deleted webhook.
-    webhook_id: i64,
-}
+pub use bodies::Event;
+use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, Webhook, WebhookTest, types};
 
 /// Renders the response without the `success`/`data` wrapper: the specification's only exception.
 fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
@@ -274,17 +36,6 @@ fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
         created_at: webhook.created_at.into(),
     })?;
     Ok(Rendered { status: 201, body, is_secret: true })
-}
-
-/// The new token of a webhook. It is shown only in this response.
-#[derive(Object, Serialize)]
-struct RotatedToken {
-    /// Unique identifier of the webhook.
-    webhook_id: i64,
-    /// Secret that signs the deliveries from now on. Store it safely: it is not shown again.
-    token: String,
-    /// Time of the rotation.
-    rotated_at: Timestamp,
 }
 
 fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
@@ -310,17 +61,6 @@ async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64
         true => Err(secret_not_visible()),
         false => Ok(()),
     }
-}
-
-/// Confirmation that a test delivery was created.
-#[derive(Object, Serialize)]
-struct WebhookTest {
-    /// Confirmation in plain English.
-    message: String,
-    /// Unique identifier of the test delivery.
-    delivery_id: i64,
-    /// ID of the event. The envelope's `event_id` and the header `X-Event-ID` have the same value.
-    event_id: String,
 }
 
 fn tested(answer: &Answer) -> Result<Rendered, serde_json::Error> {

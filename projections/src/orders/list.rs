@@ -1,0 +1,221 @@
+//! Lists of orders: of one account, of all accounts, and by reference.
+
+use chrono::{DateTime, Utc};
+use ledger_database::{PgConnection, PgPool, Transaction};
+use ledger_events::order::{Order, OrderStatus};
+use ledger_events::{AccountId, Position, ProductId, ShardId, placement};
+use sqlx::{Postgres, QueryBuilder};
+
+use super::{OrderRow, order_columns, rows};
+use crate::listing::marks::{self, ORDERS, Span};
+use crate::listing::moves::Uncounted;
+use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
+use crate::listing::stretches::{self, Stretch};
+use crate::page::{self, Listed, Page};
+
+/// Filter of an order list. `account_id` is `None` for operators.
+#[derive(Clone, Debug, Default)]
+pub struct OrderFilter {
+    pub account_id: Option<AccountId>,
+    pub status: Option<OrderStatus>,
+    pub product_id: Option<ProductId>,
+    pub reference_code: Option<String>,
+    pub client_reference: Option<String>,
+    pub created_from: Option<DateTime<Utc>>,
+    pub created_to: Option<DateTime<Utc>>,
+}
+
+impl OrderFilter {
+    /// Whether the filter names an order by a reference. Then [`list_by_reference`] finds it.
+    pub fn has_reference(&self) -> bool {
+        self.reference_code.is_some() || self.client_reference.is_some()
+    }
+
+    /// Whether the page may need the counts of orders.
+    pub fn needs_counts(&self) -> bool {
+        self.account_id.is_none() || self.product_id.is_some() || self.status.is_some()
+    }
+}
+
+/// Begins the snapshot in which [`list`] runs.
+pub async fn snapshot(pool: &PgPool, filter: &OrderFilter) -> Result<Transaction<'static>, sqlx::Error> {
+    match filter.account_id {
+        Some(_) => page::snapshot(pool).await,
+        None => page::planned_snapshot(pool).await,
+    }
+}
+
+/// Lists one page of orders, newest first, with the total. The caller holds the snapshot, and has read in it the changes
+/// that the counts do not include.
+pub async fn list(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+    uncounted: &Uncounted,
+) -> Result<Listed<Order>, sqlx::Error> {
+    match filter.account_id {
+        Some(account) => list_of_account(conn, (shard, account), filter, page, thresholds, uncounted).await,
+        None => list_of_all(conn, shard, filter, page, uncounted).await,
+    }
+}
+
+/// Lists the orders of one account with page anchors and counts (see [`crate::listing`]).
+async fn list_of_account(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+    uncounted: &Uncounted,
+) -> Result<Listed<Order>, sqlx::Error> {
+    let (shard, account) = owner;
+    let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
+    if let Some(from) = filter.created_from {
+        (span.after, span.after_key) = marks::orders_before(&mut *conn, shard, account, from).await?;
+    }
+    if let Some(to) = filter.created_to {
+        (span.upto, span.upto_key) = marks::orders_before(&mut *conn, shard, account, to).await?;
+    }
+    let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
+    let status = filter.status.map(OrderStatus::as_str);
+    if filter.created_to.is_none() && status.is_none() && (is_dated || filter.product_id.is_none()) {
+        span.upto = ORDERS.total(&mut *conn, shard, account).await?;
+    }
+    let within = (span.after_key, span.upto_key);
+    let (total, keys) = match (filter.product_id, status) {
+        (None, None) => (span.rows(), ORDERS.keys(&mut *conn, shard, account, span, page.rows()).await?),
+        (None, Some(status)) => {
+            let stretches = stretches::of_status(&mut *conn, owner, status, within, uncounted).await?;
+            let keys = stretches::keys(&mut *conn, owner, status, &stretches, page.rows()).await?;
+            (Stretch::orders_of(&stretches), keys)
+        }
+        (Some(product), status) => {
+            let groups = pages::order_groups(&mut *conn, owner, Some(product), status, uncounted).await?;
+            let total = match is_dated {
+                true => count_of_product(&mut *conn, owner, (product, status), (&groups, span), thresholds, uncounted).await?,
+                false => Group::rows_of(&groups),
+            };
+            (total, ORDER_GROUPS.keys(&mut *conn, owner, &groups, within, (total, page.rows()), thresholds).await?)
+        }
+    };
+    let found = rows(
+        sqlx::query_as(concat!(
+            "SELECT ",
+            order_columns!(),
+            " FROM unnest($3::bigint[]) AS wanted (wanted_position)
+             JOIN orders ON shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position = wanted_position
+             ORDER BY placed_position DESC"
+        ))
+        .bind(shard)
+        .bind(account)
+        .bind(keys)
+        .bind(status.map_or(marks::any_status().to_vec(), |status| vec![status]))
+        .fetch_all(conn)
+        .await?,
+    )?;
+    Ok(Listed { rows: found, total })
+}
+
+/// Counts the orders of a product within a span; `groups` are the product's groups. If the other products have
+/// fewer orders, counts those and subtracts them from the total.
+async fn count_of_product(
+    conn: &mut PgConnection,
+    owner: (ShardId, AccountId),
+    (product, status): (ProductId, Option<&str>),
+    (groups, span): (&[Group], Span),
+    thresholds: &Thresholds,
+    uncounted: &Uncounted,
+) -> Result<i64, sqlx::Error> {
+    let within = (span.after_key, span.upto_key);
+    if Group::rows_of(groups) > thresholds.skipped {
+        let mut others = pages::order_groups(&mut *conn, owner, None, status, uncounted).await?;
+        others.retain(|group| group.id != product);
+        if Group::rows_of(&others) < Group::rows_of(groups) {
+            let all = match status {
+                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, uncounted).await?),
+                None => span.rows(),
+            };
+            return Ok(all - ORDER_GROUPS.count(conn, owner, &others, within).await?);
+        }
+    }
+    ORDER_GROUPS.count(conn, owner, groups, within).await
+}
+
+/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status, up to the
+/// end of the page. Without dates, the total comes from the counts.
+async fn list_of_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    uncounted: &Uncounted,
+) -> Result<Listed<Order>, sqlx::Error> {
+    let status = filter.status.map(OrderStatus::as_str);
+    let matching = |query: &mut QueryBuilder<Postgres>, status: Option<&'static str>| {
+        query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
+        page::equals(query, "o.status", status);
+        page::equals(query, "o.product_id", filter.product_id);
+        page::between(query, "o.created_at", filter.created_from, filter.created_to);
+    };
+    let total = if filter.created_from.is_none() && filter.created_to.is_none() {
+        pages::orders_of_all(&mut *conn, shard, filter.product_id, status, uncounted).await?
+    } else {
+        let mut count = QueryBuilder::new("SELECT count(*)");
+        matching(&mut count, status);
+        count.build_query_scalar().persistent(false).fetch_one(&mut *conn).await?
+    };
+    let mut select = QueryBuilder::new(concat!(
+        "SELECT ",
+        order_columns!(),
+        " FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL ("
+    ));
+    for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
+        select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
+        matching(&mut select, Some(of));
+        if let Some(from) = filter.created_from {
+            // Skips everything before the last anchor older than `from`: an order's time never decreases with its
+            // position.
+            select
+                .push(" AND o.placed_position > coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = ")
+                .push_bind(shard);
+            select.push(" AND m.account_id = a.id AND m.created_at < ").push_bind(from);
+            select.push(" ORDER BY m.created_at DESC, m.ordinal DESC LIMIT 1), 0)");
+        }
+        select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
+    }
+    select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
+    select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
+    select.push(") AS wanted JOIN orders ON shard_id = ").push_bind(shard);
+    select.push(" AND id = wanted_id ORDER BY placed_position DESC");
+    let found = rows(select.build_query_as().persistent(false).fetch_all(conn).await?)?;
+    Ok(Listed { rows: found, total })
+}
+
+/// Lists the order with a given reference. A reference identifies one order of an account.
+pub async fn list_by_reference(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+) -> Result<Listed<Order>, sqlx::Error> {
+    // The reference code contains the id of the order.
+    let id = match filter.reference_code.as_deref().map(placement::order_of_reference) {
+        Some(None) => return Ok(Listed { rows: vec![], total: 0 }),
+        id => id.flatten(),
+    };
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM orders WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "id", id);
+        page::equals(query, "account_id", filter.account_id);
+        page::equals(query, "status", filter.status.map(OrderStatus::as_str));
+        page::equals(query, "product_id", filter.product_id);
+        page::equals(query, "reference_code", filter.reference_code.clone());
+        page::equals(query, "client_reference", filter.client_reference.clone());
+        page::equals(query, "client_reference COLLATE \"C\"", filter.client_reference.clone());
+        page::between(query, "created_at", filter.created_from, filter.created_to);
+    };
+    let listed: Listed<OrderRow> = page::fetch(pool, order_columns!(), conditions, "placed_position", page).await?;
+    Ok(listed.map(|row| row.0))
+}

@@ -1,0 +1,111 @@
+//! Changes of the counts of orders, folded from their streams, and the lists that need them.
+
+use ledger_database::{PgConnection, PgPool};
+use ledger_events::order::Order;
+use ledger_events::{AccountId, Position, ShardId};
+use ledger_projections::listing::moves::{self, Move, Uncounted};
+use ledger_projections::listing::pages::{self, Thresholds};
+use ledger_projections::orders::{self, OrderFilter};
+use ledger_projections::page::{Listed, Page};
+
+use super::{ReadError, Stored, select_events};
+
+/// Lists one page of orders, newest first, with the total.
+pub async fn list_orders(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
+    list_orders_by(pool, shard, filter, page, &Thresholds::default()).await
+}
+
+/// Lists a page like [`list_orders`], with the caller's thresholds.
+pub async fn list_orders_by(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Order>, sqlx::Error> {
+    if filter.has_reference() {
+        return orders::list_by_reference(pool, shard, filter, page).await;
+    }
+    let mut tx = orders::snapshot(pool, filter).await?;
+    let uncounted = match filter.needs_counts() {
+        true => uncounted(&mut tx, shard, filter.account_id, thresholds).await?,
+        false => Uncounted::Unknown,
+    };
+    let listed = orders::list(&mut tx, shard, filter, page, thresholds, &uncounted).await?;
+    tx.commit().await?;
+    Ok(listed)
+}
+
+/// Returns the changes that the stored counts of an account, or of all accounts, do not include.
+async fn uncounted(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    thresholds: &Thresholds,
+) -> Result<Uncounted, sqlx::Error> {
+    let (counted, head) = pages::counted(&mut *conn, shard).await?;
+    if head - counted > thresholds.uncounted {
+        return Ok(Uncounted::Unknown);
+    }
+    match order_moves(conn, shard, account, (counted, head)).await {
+        Ok(moves) => Ok(Uncounted::Moves(moves)),
+        Err(ReadError::Database(error)) => Err(error),
+        // An event that this program cannot read, for example of a newer release.
+        Err(_) => Ok(Uncounted::Unknown),
+    }
+}
+
+/// Returns how the events after one position and up to another one move orders from one status to another, of one account
+/// or of all.
+pub async fn order_moves(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    (after, upto): (Position, Position),
+) -> Result<Vec<Move>, ReadError> {
+    let stored = changed_orders(conn, shard, account, (after, upto)).await?;
+    let recorded = stored.iter().map(Stored::decode).collect::<Result<Vec<_>, _>>()?;
+    Ok(moves::after(after, recorded))
+}
+
+/// Returns the moves like [`order_moves`], of all accounts, without the events that cannot be read.
+pub async fn readable_order_moves(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (after, upto): (Position, Position),
+) -> Result<Vec<Move>, sqlx::Error> {
+    let stored = changed_orders(conn, shard, None, (after, upto)).await?;
+    Ok(moves::after(after, stored.iter().filter_map(|stored| stored.decode().ok())))
+}
+
+/// Returns the streams, up to `upto`, of the orders with events after `after`: one stream after the other. Leaves out
+/// reads of codes, which change no status, and of which an order may have any number.
+async fn changed_orders(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: Option<AccountId>,
+    (after, upto): (Position, Position),
+) -> Result<Vec<Stored>, sqlx::Error> {
+    if upto <= after {
+        return Ok(vec![]);
+    }
+    // One index lookup per stream, whatever the statistics.
+    sqlx::query_as(concat!(
+        "WITH changed AS MATERIALIZED (
+            SELECT DISTINCT stream_id FROM events
+            WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'order' AND type <> 'VouchersRevealed'
+              AND ($4::bigint IS NULL OR (metadata->>'account_id')::bigint = $4))
+         SELECT e.* FROM changed CROSS JOIN LATERAL (",
+        select_events!(
+            "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = changed.stream_id AND position <= $3
+                AND type <> 'VouchersRevealed' ORDER BY version"
+        ),
+        ") AS e ORDER BY e.stream_id, e.version"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .bind(account)
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,77 @@
+//! Deletes expired rows, in small batches.
+
+use std::time::Duration;
+
+use ledger_database::PgPool;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::sessions;
+use crate::heartbeat::Heartbeat;
+use crate::ledger::Ledger;
+use crate::ledger::expiry::{self, KeyWalk};
+
+/// Interval of the purge.
+const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// Number of purges in which the purge scans all idempotency keys once. That takes 16 hours.
+const PURGES_A_WALK: i64 = 100;
+
+/// Deletes old idempotency keys and sessions, and expired rate limit windows and IP blocks. It runs every ten minutes, in
+/// small batches. All nodes may do this at the same time.
+pub async fn run(ledger: Ledger, stop: CancellationToken) {
+    let mut due = tokio::time::interval(PURGE_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut keys = KeyWalk::default();
+    let heartbeat = ledger.heartbeats().background("purge");
+    loop {
+        heartbeat.rest();
+        if stop.run_until_cancelled(due.tick()).await.is_none() {
+            return;
+        }
+        let pool = ledger.maintenance();
+        purge_all(&stop, &heartbeat, "rate limit windows", || expiry::purge_rate_windows(pool)).await;
+        purge_all(&stop, &heartbeat, "sessions", || sessions::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "blocks", || expiry::purge_ip_blocks(pool)).await;
+        purge_keys(&stop, &heartbeat, &mut keys, pool).await;
+    }
+}
+
+/// Scans one part of the table of idempotency keys, so that repeated calls cover all of it within a day.
+async fn purge_keys(stop: &CancellationToken, heartbeat: &Heartbeat, walk: &mut KeyWalk, pool: &PgPool) {
+    let mut walked = 0;
+    while !stop.is_cancelled() {
+        heartbeat.beat();
+        match walk.step(pool).await {
+            Ok(step) => {
+                walked += KeyWalk::STEP_PAGES;
+                if step.is_end || walked >= step.pages / PURGES_A_WALK {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to delete old idempotency keys; retrying in the next purge");
+                return;
+            }
+        }
+    }
+}
+
+/// Deletes batch after batch, as long as there may be more rows.
+async fn purge_all<F: Future<Output = Result<(u64, bool), sqlx::Error>>>(
+    stop: &CancellationToken,
+    heartbeat: &Heartbeat,
+    what: &'static str,
+    purge: impl Fn() -> F,
+) {
+    while !stop.is_cancelled() {
+        heartbeat.beat();
+        match purge().await {
+            Ok((_, true)) => {}
+            Ok((_, false)) => return,
+            Err(error) => {
+                tracing::warn!(what, %error, "failed to delete expired rows; retrying in the next purge");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Metrics in Prometheus' text format: counters of this node, and backlogs read from the database.
+
+mod backlog;
+mod delivery_health;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ledger_events::{Position, ShardId};
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::heartbeat::Heartbeats;
+use backlog::BacklogMetrics;
+pub use backlog::{Backlog, Lag};
+use delivery_health::DeliveryHealth;
+
+/// Minimum time between two samples of the database, however often the metrics are scraped.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Timeout of a sample. If it expires, the scrape omits the metrics of the database.
+const SAMPLE_DEADLINE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    /// Class of the route, never a raw path.
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ShardLabels {
+    shard: i64,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RuleLabels {
+    /// Name of a rate limit rule, or `block`.
+    rule: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LoopLabels {
+    r#loop: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+/// Metrics of this node. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Mutex<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histogram,
+    rate_limited: Family<RuleLabels, Counter>,
+    connections: Gauge,
+    connections_ended: Family<ReasonLabels, Counter>,
+    commands: Counter,
+    events: Counter,
+    batch_commands: Histogram,
+    head_lock_seconds: Histogram,
+    projection_events: Counter,
+    deliveries: Family<OutcomeLabels, Counter>,
+    delivery_seconds: Histogram,
+    deliveries_in_flight: Gauge,
+    fulfilled: Counter,
+    tree_refusals: Counter,
+    master_key_usable: Gauge,
+    queues: Mutex<Vec<(ShardId, QueueDepth)>>,
+    queue_depth: Family<ShardLabels, Gauge>,
+    heartbeats: Heartbeats,
+    heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
+    backlog: BacklogMetrics,
+    delivery_health: DeliveryHealth,
+    sampled: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// Guard that counts a delivery attempt as in flight until it is dropped.
+#[derive(Debug)]
+pub struct InFlight(Metrics);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.0.deliveries_in_flight.dec();
+    }
+}
+
+/// Reads how many commands wait in a writer's queue.
+struct QueueDepth(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl std::fmt::Debug for QueueDepth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("QueueDepth").field(&self.0()).finish()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let inner = Inner::default();
+        {
+            let mut registry = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.register_http(&mut registry);
+            inner.register_writer(&mut registry);
+            inner.register_deliveries(&mut registry);
+            inner.register_node(&mut registry);
+            inner.backlog.register(&mut registry);
+            inner.delivery_health.register(&mut registry);
+        }
+        Metrics(Arc::new(inner))
+    }
+}
+
+impl Default for Inner {
+    fn default() -> Inner {
+        let seconds = || Histogram::new(exponential_buckets(0.000_5, 2.0, 17));
+        Inner {
+            registry: Mutex::new(Registry::with_prefix("ledger")),
+            requests: Family::default(),
+            request_seconds: seconds(),
+            rate_limited: Family::default(),
+            connections: Gauge::default(),
+            connections_ended: Family::default(),
+            commands: Counter::default(),
+            events: Counter::default(),
+            batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            head_lock_seconds: seconds(),
+            projection_events: Counter::default(),
+            deliveries: Family::default(),
+            delivery_seconds: seconds(),
+            deliveries_in_flight: Gauge::default(),
+            fulfilled: Counter::default(),
+            tree_refusals: Counter::default(),
+            master_key_usable: Gauge::default(),
+            queues: Mutex::default(),
+            queue_depth: Family::default(),
+            heartbeats: Heartbeats::default(),
+            heartbeat_ages: Family::default(),
+            backlog: BacklogMetrics::default(),
+            delivery_health: DeliveryHealth::default(),
+            sampled: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Inner {
+    fn register_http(&self, registry: &mut Registry) {
+        registry.register("http_requests", "Requests answered", self.requests.clone());
+        registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, self.request_seconds.clone());
+        registry.register("rate_limited", "Requests refused with 429, by rule", self.rate_limited.clone());
+        registry.register("client_connections", "Open connections of clients", self.connections.clone());
+        for reason in ["idle", "slow_head", "slow_body", "slow_reader", "evicted", "refused"] {
+            drop(self.connections_ended.get_or_create(&ReasonLabels { reason })); // a rate needs an initial zero
+        }
+        registry.register(
+            "client_connections_ended",
+            "Connections of clients that this node ended or refused, by reason",
+            self.connections_ended.clone(),
+        );
+    }
+
+    fn register_writer(&self, registry: &mut Registry) {
+        registry.register("commands", "Commands in committed batches", self.commands.clone());
+        registry.register("events", "Events appended", self.events.clone());
+        registry.register("batch_commands", "Commands in a committed batch", self.batch_commands.clone());
+        registry.register_with_unit(
+            "head_lock",
+            "Time that a committed batch held the log's head",
+            Unit::Seconds,
+            self.head_lock_seconds.clone(),
+        );
+    }
+
+    fn register_deliveries(&self, registry: &mut Registry) {
+        registry.register("projection_events", "Events projected into deliveries by this node", self.projection_events.clone());
+        for outcome in ["delivered", "failed"] {
+            drop(self.deliveries.get_or_create(&OutcomeLabels { outcome })); // a rate needs an initial zero
+        }
+        registry.register("delivery_attempts", "Delivery attempts by outcome", self.deliveries.clone());
+        registry.register_with_unit(
+            "delivery_attempt",
+            "Time of a delivery attempt",
+            Unit::Seconds,
+            self.delivery_seconds.clone(),
+        );
+        registry.register("deliveries_in_flight", "Delivery attempts in flight", self.deliveries_in_flight.clone());
+    }
+
+    /// Registers fulfilment, signing, keys and the progress of the node's loops.
+    fn register_node(&self, registry: &mut Registry) {
+        registry.register("orders_taken_up", "Orders that fulfilment took up", self.fulfilled.clone());
+        registry.register(
+            "transparency_refusals",
+            "Number of times that this node refused to sign the tree because it does not continue the last signed one",
+            self.tree_refusals.clone(),
+        );
+        registry.register(
+            "master_key_usable",
+            "1 while the key file holds the current master key; at 0 the node claims no deliveries and seals nothing",
+            self.master_key_usable.clone(),
+        );
+        registry.register("writer_queue_depth", "Commands waiting for this node's writer", self.queue_depth.clone());
+        registry.register_with_unit(
+            "loop_heartbeat_age",
+            "Time since a loop of this node began its last round, zero while it waits for work",
+            Unit::Seconds,
+            self.heartbeat_ages.clone(),
+        );
+    }
+}
+
+impl Metrics {
+    /// Registers a writer's queue for the metric of its depth.
+    pub fn watch_queue(&self, shard: ShardId, depth: impl Fn() -> usize + Send + Sync + 'static) {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, QueueDepth(Box::new(depth))));
+    }
+
+    /// Shows a rule of [`Metrics::rate_limited`] as 0 until it refuses something: a rate needs a zero to rise from.
+    pub fn show_rule(&self, rule: &'static str) {
+        drop(self.0.rate_limited.get_or_create(&RuleLabels { rule }));
+    }
+
+    /// Returns the heartbeats of this node's loops, which are part of the metrics.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.0.heartbeats
+    }
+
+    pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
+        self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
+        self.0.request_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts an admitted connection, until [`Metrics::connection_closed`].
+    pub fn connection_opened(&self) {
+        self.0.connections.inc();
+    }
+
+    pub fn connection_closed(&self) {
+        self.0.connections.dec();
+    }
+
+    /// Counts a connection that the node ended or refused. `reason` is `idle`, `slow_head`, `slow_body`, `slow_reader`,
+    /// `evicted` or `refused`.
+    pub fn connection_ended(&self, reason: &'static str) {
+        self.0.connections_ended.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a request refused with 429. `rule` is the name of a rate limit rule, or `block`.
+    pub fn rate_limited(&self, rule: &'static str) {
+        self.0.rate_limited.get_or_create(&RuleLabels { rule }).inc();
+    }
+
+    /// Counts a committed batch. `held` is the time from the lock on the log's head to the commit, if known.
+    pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
+        self.0.commands.inc_by(commands as u64);
+        self.0.events.inc_by(events as u64);
+        self.0.batch_commands.observe(commands as f64);
+        if let Some(held) = held {
+            self.0.head_lock_seconds.observe(held.as_secs_f64());
+        }
+    }
+
+    pub fn projected(&self, events: usize) {
+        self.0.projection_events.inc_by(events as u64);
+    }
+
+    pub fn tree_refused(&self) {
+        self.0.tree_refusals.inc();
+    }
+
+    pub fn master_key_is_usable(&self, is_usable: bool) {
+        self.0.master_key_usable.set(is_usable.into());
+    }
+
+    /// Counts an attempt as in flight until the returned guard is dropped, however the attempt ends.
+    pub fn attempt_started(&self) -> InFlight {
+        self.0.deliveries_in_flight.inc();
+        InFlight(self.clone())
+    }
+
+    pub fn attempt_ended(&self, outcome: &'static str, took: Duration) {
+        self.0.deliveries.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.delivery_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Sets the result of the delivery health check, up to a position of a shard's log.
+    pub fn delivery_health(&self, shard: ShardId, position: Position, expected: i64, missing: i64) {
+        self.0.delivery_health.set(shard, position, expected, missing);
+    }
+
+    /// Removes the result of the delivery health check until it is known again.
+    pub fn delivery_health_is_unknown(&self, shard: ShardId) {
+        self.0.delivery_health.clear(shard);
+    }
+
+    pub fn taken_up(&self, orders: usize) {
+        self.0.fulfilled.inc_by(orders as u64);
+    }
+
+    /// Renders all metrics in Prometheus' text format. `sample` queries the backlogs; it runs at most once a second. While the
+    /// database does not answer, the backlogs are left out.
+    pub async fn scrape(
+        &self,
+        sample: impl Future<Output = Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error>>,
+    ) -> Result<String, std::fmt::Error> {
+        // One scrape at a time queries; concurrent scrapes reuse its result.
+        let mut sampled = self.0.sampled.lock().await;
+        if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
+            match tokio::time::timeout(SAMPLE_DEADLINE, sample).await {
+                Ok(Ok((backlogs, lags))) => self.0.backlog.set(&backlogs, lags),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "failed to sample the database for metrics");
+                    self.0.backlog.clear();
+                }
+                Err(_) => self.0.backlog.clear(),
+            }
+            *sampled = Some(Instant::now());
+        }
+        drop(sampled);
+        self.text()
+    }
+
+    /// Encodes the counters of this node and the last sample of the database.
+    fn text(&self) -> Result<String, std::fmt::Error> {
+        for (shard, depth) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
+            gauge.set(i64::try_from(depth.0()).unwrap_or(i64::MAX));
+        }
+        self.0.heartbeat_ages.clear(); // removes loops that have ended
+        for pulse in self.0.heartbeats.pulses() {
+            self.0.heartbeat_ages.get_or_create(&LoopLabels { r#loop: pulse.name }).set(pulse.age.as_secs_f64());
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,100 @@
+//! The documents: their links and paths lead to files, and the first ones stay short.
+
+use std::path::Path;
+
+use crate::support::repository;
+
+/// Directories whose paths the documents name.
+const ROOTS: [&str; 11] =
+    ["src/", "events/", "projections/", "crates/", "tests/", "benches/", "examples/", "docs/", "deploy/", "migrations/", ".ci/"];
+/// Documents whose paths must exist today. Decisions and the changelog name files of their time.
+const MAPS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
+
+/// Returns every document in a directory, as paths in the repository.
+fn documents(directory: &str) -> Vec<String> {
+    let names = std::fs::read_dir(repository(directory)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".md")).map(|name| format!("{directory}{name}")).collect()
+}
+
+fn read(document: &str) -> String {
+    std::fs::read_to_string(repository(document)).unwrap()
+}
+
+/// Returns the targets of a document's links, without anchors.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.map(|target| target.split_once('#').map_or(target, |(file, _)| file)).filter(|file| !file.is_empty()).collect()
+}
+
+/// Returns the paths that a document names in backticks, with `{a,b}` expanded.
+fn paths(text: &str) -> Vec<String> {
+    let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2));
+    let named = prose.filter(|code| ROOTS.iter().any(|root| code.starts_with(root)) && !code.contains([' ', '<', '*', '…', '$']));
+    named.flat_map(expanded).collect()
+}
+
+fn expanded(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (names, after))) => names.split(',').flat_map(|name| expanded(&format!("{before}{name}{after}"))).collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+#[test]
+fn every_link_between_documents_leads_to_a_file() {
+    let mut broken = vec![];
+    for document in ["", "docs/", "docs/decisions/", "deploy/"].into_iter().flat_map(documents) {
+        let text = read(&document);
+        let directory = Path::new(&document).parent().unwrap();
+        let local = links(&text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('/'));
+        let lost = local.filter(|link| !repository(directory.join(link).to_str().unwrap()).exists());
+        broken.extend(lost.map(|link| format!("{document}: {link}")));
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_path_that_a_map_names_exists() {
+    let mut lost = vec![];
+    for document in MAPS {
+        let paths = paths(&read(document)).into_iter().filter(|path| !repository(path).exists());
+        lost.extend(paths.map(|path| format!("{document}: {path}")));
+    }
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
+#[test]
+fn every_test_that_security_names_exists() {
+    let mut sources = String::new();
+    let mut open = ["src", "tests", "crates"].map(repository).to_vec();
+    while let Some(path) = open.pop() {
+        match path.is_dir() {
+            true => open.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path())),
+            false if path.extension().is_some_and(|extension| extension == "rs") => {
+                sources.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+            false => {}
+        }
+    }
+    let security = read("SECURITY.md");
+    // The name of a test is a sentence.
+    let named = security.split('`').skip(1).step_by(2).filter(|code| code.matches('_').count() > 3);
+    let named = named.filter(|code| code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+    let (known, lost): (Vec<&str>, Vec<&str>) = named.partition(|name| sources.contains(&format!("fn {name}(")));
+    assert!(lost.is_empty() && known.len() > 20, "{lost:?}");
+}
+
+#[test]
+fn the_first_documents_are_short() {
+    for (document, most) in [("README.md", 150), ("ARCHITECTURE.md", 250)] {
+        let lines = read(document).lines().count();
+        assert!(lines <= most, "{document} has {lines} lines, more than {most}");
+    }
+}
+
+#[test]
+fn links_and_paths_are_found() {
+    assert_eq!(links("[a](b.md), [c](d.md#e), [f](#g)"), ["b.md", "d.md"]);
+    assert_eq!(paths("`src/{a,b}.rs` and `cargo` and `tests/x`"), ["src/a.rs", "src/b.rs", "tests/x"]);
+    assert_eq!(paths("```sh\n`src/never.rs`\n```\n`src/c.rs`"), ["src/c.rs"]);
+}
