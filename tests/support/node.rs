@@ -7,9 +7,9 @@ use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::access::{Gate, Operators, Role, Sessions};
 use rewards_ledger::api::{self, ApiState, Surface};
 use rewards_ledger::http;
-use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
+use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, connect};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands, connect};
 use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
@@ -361,7 +361,7 @@ impl Node {
     /// Runs fulfilment for one order.
     pub async fn fulfil(&self, order_id: i64) {
         let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-        self.ledger.execute(FIRST_SHARD, Command::FulfilOrder { order_id }, origin).await.unwrap();
+        self.ledger.execute(FIRST_SHARD, commands::FulfilOrder { order_id }, origin).await.unwrap();
     }
 }
 
