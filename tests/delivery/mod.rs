@@ -18,8 +18,8 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries;
 use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::{Round, Worker};
-use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::ledger::commands::WebhookChange;
 use rewards_ledger::receiver::Answer;
 use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
@@ -141,7 +141,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
 
 async fn deactivate(shop: &Shop, webhook_id: i64) {
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
+    shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
 }
 

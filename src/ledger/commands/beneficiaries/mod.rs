@@ -1,0 +1,19 @@
+//! Beneficiaries of payouts.
+
+mod add;
+mod delete;
+
+use ledger_events::BeneficiaryId;
+
+pub use add::AddBeneficiary;
+pub use delete::DeleteBeneficiary;
+
+use super::Decided;
+use crate::ledger::batch::Batch;
+use crate::ledger::command_result::{BeneficiaryView, CommandResult};
+use crate::ledger::texts::PROFILE;
+
+fn view(batch: &Batch, id: BeneficiaryId) -> Decided {
+    let beneficiary = batch.streams.beneficiaries.find(id)?.clone();
+    Ok(CommandResult::Beneficiary(BeneficiaryView { profile: batch.text(PROFILE, id)?, beneficiary }))
+}

@@ -1,0 +1,38 @@
+use ledger_events::wallet::{Direction, WalletCommand};
+use ledger_events::{Money, WalletId};
+
+use super::move_money;
+use crate::ledger::batch::Batch;
+use crate::ledger::command_result::CommandResult;
+use crate::ledger::commands::{Decided, Handler, Salted};
+use crate::ledger::context::CommandContext;
+use crate::ledger::keys::Owner;
+use crate::ledger::read_set::ReadSet;
+use crate::ledger::texts::NOTE;
+use crate::secrets::seal::Private;
+
+#[derive(Clone, Debug)]
+pub struct AdjustWallet {
+    pub wallet_id: WalletId,
+    pub direction: Direction,
+    pub amount: Money,
+    pub reason: Private,
+}
+
+impl Handler for AdjustWallet {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.wallets.id(self.wallet_id);
+        reads.streams.wallets.query.noted.insert(self.wallet_id);
+        reads.new_ids.transactions += 1;
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let id = batch.ids.transactions.next()?;
+        let reason = Salted::new(&self.reason);
+        let Self { direction, amount, .. } = *self;
+        let command = WalletCommand::Adjust { direction, amount, reason_hash: reason.hash() };
+        let transaction = move_money(batch, self.wallet_id, id, command, context)?;
+        reason.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id)?;
+        Ok(CommandResult::Transaction(transaction))
+    }
+}

@@ -1,0 +1,31 @@
+//! Wallets and the movements of money that clients do not cause.
+
+mod adjust;
+mod fund;
+mod open;
+
+use ledger_events::wallet::{self, Wallet, WalletCommand};
+use ledger_events::{Rejection, TransactionId, WalletId};
+use ledger_projections::wallets::Transaction;
+
+pub use adjust::AdjustWallet;
+pub use fund::FundWallet;
+pub use open::OpenWallet;
+
+use crate::ledger::batch::Batch;
+use crate::ledger::context::CommandContext;
+
+/// Decides and appends a movement of money.
+fn move_money(
+    batch: &mut Batch,
+    wallet_id: WalletId,
+    id: TransactionId,
+    command: WalletCommand,
+    context: &CommandContext<'_>,
+) -> Result<Transaction, Rejection> {
+    let wallet = batch.streams.wallets.find(wallet_id)?;
+    let account_id = wallet.account_id;
+    let event = wallet::decide(wallet, id, command)?;
+    batch.append::<Wallet>(wallet_id, event, &context.of_account(account_id));
+    batch.pending.transactions.last().filter(|movement| movement.id == id).cloned().ok_or(Rejection::NotFound)
+}

@@ -1,0 +1,67 @@
+//! API credentials.
+
+use std::collections::HashSet;
+
+use ledger_database::PgConnection;
+use ledger_events::account::{Credential, CredentialEvent, evolve_credential};
+use ledger_events::{CredentialId, Moment, ShardId};
+use ledger_projections::{ProjectionError, accounts};
+
+use super::{Loader, Slot, Stream, StreamRead, identified};
+use crate::ledger::lookup::Lookup;
+
+#[derive(Debug, Default)]
+pub struct Index {
+    /// Signing secrets, sealed.
+    pub signing_secrets: Lookup<CredentialId, Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Query {
+    /// Credentials whose signing secret is read.
+    pub signing_secrets: HashSet<CredentialId>,
+}
+
+impl Stream for Credential {
+    type Id = CredentialId;
+    type Event = CredentialEvent;
+    type Index = Index;
+    type Query<'a> = Query;
+
+    const NAME: &'static str = "credential";
+    const SEQUENCE: Option<&'static str> = Some("credential_ids");
+
+    identified!();
+
+    fn evolve(state: Option<Self>, id: CredentialId, event: &CredentialEvent, at: &Moment) -> Option<Self> {
+        evolve_credential(state, id, event, at)
+    }
+
+    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[CredentialId]) -> Result<Vec<Self>, sqlx::Error> {
+        accounts::load_credentials(conn, shard, ids).await
+    }
+
+    async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
+        slot.load_missing(read, loader).await?;
+        let wanted: Vec<_> = read.query.signing_secrets.iter().copied().collect();
+        if !wanted.is_empty() {
+            let known: Vec<(CredentialId, Vec<u8>)> = sqlx::query_as(
+                "SELECT credential_id, signing_secret FROM vault.credentials WHERE credential_id = ANY($1) AND signing_secret IS NOT NULL",
+            )
+            .bind(&wanted)
+            .fetch_all(&mut *loader.conn)
+            .await?;
+            slot.index.signing_secrets.ask(wanted);
+            slot.index.signing_secrets.extend(known);
+        }
+        Ok(())
+    }
+
+    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
+        accounts::write_credentials(conn, shard, rows).await
+    }
+
+    fn is_cached(_: ShardId) -> bool {
+        true
+    }
+}
