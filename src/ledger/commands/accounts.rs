@@ -3,11 +3,8 @@
 use ledger_events::AccountId;
 use ledger_events::account::{Account, AccountCreated, AccountStatus, AccountStatusChanged, DiscountRule, DiscountSet};
 
-use super::{Decided, Handler, unknown};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use super::unknown;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct CreateAccount {

@@ -2,11 +2,7 @@
 
 use ledger_events::api_version::EmergencySunsetDeclared;
 
-use super::{Decided, Handler};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::streams::{ApiVersion, V1};
 
 /// Records why the client API's version ends earlier than promised.

@@ -1,5 +1,6 @@
 //! Erasure of personal data: whether it is permitted, its event, and what ends with it.
 
+use ledger_events::AccountId;
 use ledger_events::account::{Account, AccountStatus};
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryDeleted};
 use ledger_events::erasure::PersonalDataErased;
@@ -7,18 +8,13 @@ use ledger_events::order::Order;
 use ledger_events::reconciliation::Statement;
 use ledger_events::user::{User, UserRemoved};
 use ledger_events::webhook::{Webhook, WebhookDeleted};
-use ledger_events::{AccountId, Rejection};
 use uuid::Uuid;
 
 use super::replays::end_replays;
-use super::{Decided, Handler, new_salt};
-use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
+use crate::ledger::batch::UserChange;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::erasure::{Erasable, Erased, Part, Subject};
-use crate::ledger::read_set::ReadSet;
 use crate::ledger::texts::ERASURE_REASON;
-use crate::secrets::seal::Private;
 
 /// Destroys a subject's personal data.
 #[derive(Clone, Debug)]

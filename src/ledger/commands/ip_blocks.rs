@@ -2,16 +2,10 @@
 
 use std::net::IpAddr;
 
-use ledger_events::Rejection;
 use ledger_events::ip_block::IpBlockLifted;
 
-use super::{Decided, Handler, new_salt};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::streams::IpBlock;
-use crate::secrets::seal::Private;
 
 /// Ends the block of an IP that logged in too often.
 #[derive(Clone, Debug)]

@@ -1,17 +1,11 @@
 //! Incidents of the transparency log.
 
-use ledger_events::Rejection;
 use ledger_events::log::{LogIncidentRecorded, SignedTree};
 
-use super::{Decided, Handler, new_salt};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::stream::Stream;
 use crate::ledger::streams::TransparencyLog;
 use crate::ledger::texts::LOG_INCIDENT_REASON;
-use crate::secrets::seal::Private;
 
 /// Records that signed events of the shard's transparency log are lost, and that it goes on under another origin.
 #[derive(Clone, Debug)]

@@ -33,6 +33,19 @@ use crate::secrets::seal::{Private, SealError, salted_hash};
 pub use payouts::PayoutOutcome;
 pub use webhooks::{CredentialLink, VisibleSecrets, WebhookChange};
 
+/// The names that nearly every command uses.
+mod prelude {
+    pub use ledger_events::Rejection;
+
+    pub(super) use super::{Decided, Handler, Salted, new_salt, require_active};
+    pub use crate::ledger::batch::Batch;
+    pub use crate::ledger::command_result::CommandResult;
+    pub use crate::ledger::context::CommandContext;
+    pub use crate::ledger::keys::Owner;
+    pub use crate::ledger::read_set::ReadSet;
+    pub use crate::secrets::seal::Private;
+}
+
 /// A command. The writer decides it on the rows that it asks for, as they are at the head of the log.
 pub trait Handler {
     /// Whether the command comes by the thousand: the writer decides it on cached rows while it writes the batch before.

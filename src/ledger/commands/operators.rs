@@ -1,18 +1,12 @@
 //! Operators' tokens.
 
-use ledger_events::Rejection;
 use ledger_events::operator::{OperatorRole, OperatorTokenIssued, OperatorTokenRevoked};
 
-use super::{Decided, Handler, new_salt};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::operators::{self, Change};
-use crate::ledger::read_set::ReadSet;
 use crate::ledger::streams::OperatorToken;
 use crate::ledger::texts::OPERATOR_NAME;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::Private;
 
 /// Issues a token to an operator. The caller keeps the token itself.
 #[derive(Clone, Debug)]

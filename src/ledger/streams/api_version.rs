@@ -4,7 +4,7 @@ use ledger_database::PgConnection;
 use ledger_events::api_version::{ApiVersionEvent, EmergencySunsetDeclared};
 use ledger_events::{Event, Moment, ShardId, StreamType};
 
-use super::{Stream, identified};
+use super::Stream;
 
 /// Version 1 of the client API, which is also its stream's id.
 pub const V1: i64 = 1;
@@ -25,7 +25,13 @@ impl Stream for ApiVersion {
 
     const NAME: &'static str = "API version";
 
-    identified!();
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn version(&self) -> i64 {
+        self.version
+    }
 
     fn evolve(_: Option<Self>, id: i64, event: &ApiVersionEvent, at: &Moment) -> Option<Self> {
         let ApiVersionEvent::EmergencySunsetDeclared(sunset) = event;

@@ -2,10 +2,10 @@
 
 use ledger_database::PgConnection;
 use ledger_events::catalogue::{Category, CategoryEvent, evolve_category};
-use ledger_events::{CategoryId, Moment, ShardId};
+use ledger_events::{CategoryId, ShardId};
 use ledger_projections::{ProjectionError, catalogue};
 
-use super::{Stream, identified};
+use super::{Stream, projected};
 
 impl Stream for Category {
     type Id = CategoryId;
@@ -16,11 +16,7 @@ impl Stream for Category {
     const NAME: &'static str = "category";
     const SEQUENCE: Option<&'static str> = Some("category_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: CategoryId, event: &CategoryEvent, at: &Moment) -> Option<Self> {
-        evolve_category(state, id, event, at)
-    }
+    projected!(evolve_category);
 
     async fn load(conn: &mut PgConnection, _: ShardId, ids: &[CategoryId]) -> Result<Vec<Self>, sqlx::Error> {
         catalogue::load_categories(conn, ids).await

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use ledger_database::PgConnection;
 use ledger_events::account::{Credential, CredentialEvent, evolve_credential};
-use ledger_events::{CredentialId, Moment, ShardId};
-use ledger_projections::{ProjectionError, accounts};
+use ledger_events::{CredentialId, ShardId};
+use ledger_projections::accounts;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
 
 #[derive(Debug, Default)]
@@ -31,15 +30,7 @@ impl Stream for Credential {
     const NAME: &'static str = "credential";
     const SEQUENCE: Option<&'static str> = Some("credential_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: CredentialId, event: &CredentialEvent, at: &Moment) -> Option<Self> {
-        evolve_credential(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[CredentialId]) -> Result<Vec<Self>, sqlx::Error> {
-        accounts::load_credentials(conn, shard, ids).await
-    }
+    projected!(evolve_credential, accounts::load_credentials, accounts::write_credentials);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
@@ -55,10 +46,6 @@ impl Stream for Credential {
             slot.index.signing_secrets.extend(known);
         }
         Ok(())
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        accounts::write_credentials(conn, shard, rows).await
     }
 
     fn is_cached(_: ShardId) -> bool {

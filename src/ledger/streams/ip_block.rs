@@ -6,7 +6,7 @@ use ledger_database::PgConnection;
 use ledger_events::ip_block::IpBlockEvent;
 use ledger_events::{Moment, ShardId};
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead};
 use crate::ledger::ip_blocks;
 use crate::ledger::lookup::Lookup;
 
@@ -36,7 +36,13 @@ impl Stream for IpBlock {
 
     const NAME: &'static str = "IP block";
 
-    identified!();
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn version(&self) -> i64 {
+        self.version
+    }
 
     fn evolve(_: Option<Self>, id: i64, _: &IpBlockEvent, at: &Moment) -> Option<Self> {
         Some(IpBlock { id, version: at.version })

@@ -4,7 +4,7 @@ use ledger_database::PgConnection;
 use ledger_events::log::LogEvent;
 use ledger_events::{Moment, ShardId, StreamType};
 
-use super::{Stream, identified};
+use super::Stream;
 use crate::ledger::reader;
 
 /// The transparency log of a shard. Its version is the number of recorded incidents.
@@ -22,7 +22,13 @@ impl Stream for TransparencyLog {
 
     const NAME: &'static str = "transparency log";
 
-    identified!();
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn version(&self) -> i64 {
+        self.version
+    }
 
     fn evolve(_: Option<Self>, id: i64, _: &LogEvent, at: &Moment) -> Option<Self> {
         Some(TransparencyLog { id, version: at.version })

@@ -39,9 +39,31 @@ pub use ip_block::IpBlock;
 pub use log::TransparencyLog;
 pub use operator::OperatorToken;
 
-/// Implements the accessors of a state with the fields `id` and `version`.
-macro_rules! identified {
-    () => {
+/// Implements [`Stream`] for a state with the fields `id` and `version`, by the functions of its events and its projection.
+macro_rules! projected {
+    ($evolve:path, $load:path, $write:path) => {
+        projected!($evolve, $load);
+
+        async fn write(
+            conn: &mut ledger_database::PgConnection,
+            shard: ledger_events::ShardId,
+            rows: &[&Self],
+        ) -> Result<(), ledger_projections::ProjectionError> {
+            $write(conn, shard, rows).await
+        }
+    };
+    ($evolve:path, $load:path) => {
+        projected!($evolve);
+
+        async fn load(
+            conn: &mut ledger_database::PgConnection,
+            shard: ledger_events::ShardId,
+            ids: &[Self::Id],
+        ) -> Result<Vec<Self>, sqlx::Error> {
+            $load(conn, shard, ids).await
+        }
+    };
+    ($evolve:path) => {
         fn id(&self) -> Self::Id {
             self.id
         }
@@ -49,9 +71,13 @@ macro_rules! identified {
         fn version(&self) -> i64 {
             self.version
         }
+
+        fn evolve(state: Option<Self>, id: Self::Id, event: &Self::Event, at: &ledger_events::Moment) -> Option<Self> {
+            $evolve(state, id, event, at)
+        }
     };
 }
-use identified;
+use projected;
 
 /// A stream that has a slot in every batch.
 pub trait InSlot: Stream {

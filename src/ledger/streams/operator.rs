@@ -4,7 +4,7 @@ use ledger_database::PgConnection;
 use ledger_events::operator::OperatorEvent;
 use ledger_events::{Moment, ShardId};
 
-use super::{Stream, identified};
+use super::Stream;
 use crate::ledger::operators;
 
 /// An operator's token, as the writer knows it.
@@ -25,7 +25,13 @@ impl Stream for OperatorToken {
     const NAME: &'static str = "operator";
     const SEQUENCE: Option<&'static str> = Some("vault.operators_id_seq");
 
-    identified!();
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn version(&self) -> i64 {
+        self.version
+    }
 
     fn evolve(_: Option<Self>, id: i64, event: &OperatorEvent, at: &Moment) -> Option<Self> {
         Some(OperatorToken { id, version: at.version, is_revoked: matches!(event, OperatorEvent::OperatorTokenRevoked(_)) })

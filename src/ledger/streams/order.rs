@@ -1,11 +1,10 @@
 //! Orders.
 
-use ledger_database::PgConnection;
 use ledger_events::order::{Order, OrderEvent, evolve};
-use ledger_events::{AccountId, Moment, OrderId, ShardId};
+use ledger_events::{AccountId, OrderId, ShardId};
 use ledger_projections::orders;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::ids::BLOCK;
 use crate::ledger::keys::Owner;
 use crate::ledger::lookup::Lookup;
@@ -35,15 +34,7 @@ impl Stream for Order {
     const SEQUENCE: Option<&'static str> = Some("order_ids");
     const BLOCK: i64 = BLOCK;
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: OrderId, event: &OrderEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[OrderId]) -> Result<Vec<Self>, sqlx::Error> {
-        orders::load(conn, shard, ids).await
-    }
+    projected!(evolve, orders::load);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;

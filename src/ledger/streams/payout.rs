@@ -1,11 +1,10 @@
 //! Payouts.
 
-use ledger_database::PgConnection;
 use ledger_events::payout::{Payout, PayoutEvent, evolve};
-use ledger_events::{AccountId, Moment, PayoutId, ShardId};
-use ledger_projections::{ProjectionError, payouts};
+use ledger_events::{AccountId, PayoutId};
+use ledger_projections::payouts;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::keys::Owner;
 use crate::ledger::lookup::Lookup;
 use crate::ledger::texts::FAILURE_REASON;
@@ -30,15 +29,7 @@ impl Stream for Payout {
     const NAME: &'static str = "payout";
     const SEQUENCE: Option<&'static str> = Some("payout_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: PayoutId, event: &PayoutEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[PayoutId]) -> Result<Vec<Self>, sqlx::Error> {
-        payouts::load(conn, shard, ids).await
-    }
+    projected!(evolve, payouts::load, payouts::write);
 
     /// A payout that ends may refund its wallet. Its texts are sealed for the beneficiary.
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
@@ -62,9 +53,5 @@ impl Stream for Payout {
             slot.keep(known);
         }
         Ok(())
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        payouts::write(conn, shard, rows).await
     }
 }

@@ -2,10 +2,10 @@
 
 use ledger_database::PgConnection;
 use ledger_events::catalogue::{Product, ProductEvent, evolve};
-use ledger_events::{Moment, ProductId, ShardId};
+use ledger_events::{ProductId, ShardId};
 use ledger_projections::{ProjectionError, catalogue};
 
-use super::{Stream, identified};
+use super::{Stream, projected};
 use crate::ledger::FIRST_SHARD;
 
 impl Stream for Product {
@@ -17,11 +17,7 @@ impl Stream for Product {
     const NAME: &'static str = "product";
     const SEQUENCE: Option<&'static str> = Some("product_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: ProductId, event: &ProductEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
+    projected!(evolve);
 
     async fn load(conn: &mut PgConnection, _: ShardId, ids: &[ProductId]) -> Result<Vec<Self>, sqlx::Error> {
         catalogue::load(conn, ids).await

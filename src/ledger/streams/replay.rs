@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger_database::PgConnection;
 use ledger_events::replay::{Replay, ReplayEvent, evolve};
-use ledger_events::{AccountId, Moment, ReplayId, ShardId};
-use ledger_projections::{ProjectionError, replays};
+use ledger_events::{AccountId, ReplayId};
+use ledger_projections::replays;
 use uuid::Uuid;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::reader;
 
 #[derive(Debug, Default)]
@@ -32,15 +31,7 @@ impl Stream for Replay {
     const NAME: &'static str = "replay";
     const SEQUENCE: Option<&'static str> = Some("replay_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: ReplayId, event: &ReplayEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> Result<Vec<Self>, sqlx::Error> {
-        replays::load(conn, shard, ids).await
-    }
+    projected!(evolve, replays::load, replays::write);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
@@ -57,9 +48,5 @@ impl Stream for Replay {
             slot.index.chains.extend(reader::replay_stories(loader.conn, loader.shard, &ids).await?);
         }
         Ok(())
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        replays::write(conn, shard, rows).await
     }
 }

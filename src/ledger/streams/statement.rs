@@ -1,11 +1,10 @@
 //! Bank statements, and the decisions about their lines.
 
-use ledger_database::PgConnection;
+use ledger_events::StatementId;
 use ledger_events::reconciliation::{Decision, ReconciliationEvent, Statement, evolve};
-use ledger_events::{Moment, ShardId, StatementId};
-use ledger_projections::{ProjectionError, statements};
+use ledger_projections::statements;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::erasure::orphans;
 use crate::ledger::lookup::Lookup;
 
@@ -32,15 +31,7 @@ impl Stream for Statement {
     const NAME: &'static str = "statement";
     const SEQUENCE: Option<&'static str> = Some("bank_statement_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: StatementId, event: &ReconciliationEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[StatementId]) -> Result<Vec<Self>, sqlx::Error> {
-        statements::load(conn, shard, ids).await
-    }
+    projected!(evolve, statements::load, statements::write);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
@@ -55,9 +46,5 @@ impl Stream for Statement {
             slot.index.kept_lines.extend(kept);
         }
         Ok(())
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        statements::write(conn, shard, rows).await
     }
 }

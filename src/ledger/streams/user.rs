@@ -1,11 +1,10 @@
 //! Users of accounts.
 
-use ledger_database::PgConnection;
 use ledger_events::user::{User, UserEvent, evolve};
-use ledger_events::{Moment, ShardId, UserId};
-use ledger_projections::{ProjectionError, users};
+use ledger_events::{ShardId, UserId};
+use ledger_projections::users;
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
 
 /// Users by the keyed hash of their email.
@@ -29,15 +28,7 @@ impl Stream for User {
     const NAME: &'static str = "user";
     const SEQUENCE: Option<&'static str> = Some("user_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: UserId, event: &UserEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[UserId]) -> Result<Vec<Self>, sqlx::Error> {
-        users::load(conn, shard, ids).await
-    }
+    projected!(evolve, users::load, users::write);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
@@ -52,10 +43,6 @@ impl Stream for User {
             slot.index.by_email.extend(known.into_iter().filter_map(|(email, id)| Some((email.try_into().ok()?, id))));
         }
         Ok(())
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        users::write(conn, shard, rows).await
     }
 
     fn is_cached(_: ShardId) -> bool {

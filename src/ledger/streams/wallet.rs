@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger_database::PgConnection;
 use ledger_events::wallet::{Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Moment, ShardId, WalletId};
 use ledger_projections::wallets::{self, Transaction};
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::keys::Owner;
 use crate::ledger::lookup::Lookup;
 
@@ -60,18 +59,10 @@ impl Stream for Wallet {
     const NAME: &'static str = "wallet";
     const SEQUENCE: Option<&'static str> = Some("wallet_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: WalletId, event: &WalletEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
+    projected!(evolve, wallets::load);
 
     fn movement(&self, event: &WalletEvent, at: &Moment) -> Option<Transaction> {
         Transaction::of(self, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<Vec<Self>, sqlx::Error> {
-        wallets::load(conn, shard, ids).await
     }
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {

@@ -3,12 +3,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use ledger_database::PgConnection;
 use ledger_events::webhook::{Retryable, Webhook, WebhookEvent, evolve};
-use ledger_events::{AccountId, Moment, ShardId, WebhookId};
-use ledger_projections::{ProjectionError, deliveries, webhooks};
+use ledger_events::{AccountId, WebhookId};
+use ledger_projections::{deliveries, webhooks};
 
-use super::{Loader, Slot, Stream, StreamRead, identified};
+use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
 use crate::ledger::reader;
 
@@ -48,15 +47,7 @@ impl Stream for Webhook {
     const NAME: &'static str = "webhook";
     const SEQUENCE: Option<&'static str> = Some("webhook_ids");
 
-    identified!();
-
-    fn evolve(state: Option<Self>, id: WebhookId, event: &WebhookEvent, at: &Moment) -> Option<Self> {
-        evolve(state, id, event, at)
-    }
-
-    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) -> Result<Vec<Self>, sqlx::Error> {
-        webhooks::load(conn, shard, ids).await
-    }
+    projected!(evolve, webhooks::load, webhooks::write);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         let (shard, query) = (loader.shard, &read.query);
@@ -76,9 +67,5 @@ impl Stream for Webhook {
             }
         }
         slot.load_missing(read, loader).await
-    }
-
-    async fn write(conn: &mut PgConnection, shard: ShardId, rows: &[&Self]) -> Result<(), ProjectionError> {
-        webhooks::write(conn, shard, rows).await
     }
 }

@@ -2,13 +2,8 @@ use ledger_events::beneficiary::{Beneficiary, BeneficiaryAdded, BeneficiaryKind}
 use ledger_events::{AccountId, Currency};
 
 use super::view;
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, new_salt, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::{ACCOUNT_NUMBER, PROFILE};
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct AddBeneficiary {

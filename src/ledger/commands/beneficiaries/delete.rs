@@ -1,11 +1,8 @@
 use ledger_events::beneficiary::{self, Beneficiary};
-use ledger_events::{AccountId, BeneficiaryId, Rejection};
+use ledger_events::{AccountId, BeneficiaryId};
 
 use super::view;
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct DeleteBeneficiary {

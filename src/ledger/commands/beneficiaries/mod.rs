@@ -8,9 +8,8 @@ use ledger_events::BeneficiaryId;
 pub use add::AddBeneficiary;
 pub use delete::DeleteBeneficiary;
 
-use super::Decided;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{BeneficiaryView, CommandResult};
+use crate::ledger::command_result::BeneficiaryView;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::PROFILE;
 
 fn view(batch: &Batch, id: BeneficiaryId) -> Decided {

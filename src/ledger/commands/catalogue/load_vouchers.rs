@@ -1,14 +1,10 @@
 use ledger_events::catalogue::{Product, VoucherStockLoaded};
-use ledger_events::{Money, ProductId, Rejection};
+use ledger_events::{Money, ProductId};
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{CommandResult, StockLoaded};
-use crate::ledger::commands::{CommandError, Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::command_result::StockLoaded;
+use crate::ledger::commands::CommandError;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::stock::{self, NewVoucher};
-use crate::secrets::seal::Private;
 
 /// Prefix of the references that the ledger makes. No uploaded reference may begin with it.
 const GENERATED_REFERENCE: &str = "VR-";

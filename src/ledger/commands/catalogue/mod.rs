@@ -3,17 +3,14 @@
 mod load_vouchers;
 mod products;
 
+use ledger_events::CategoryId;
 use ledger_events::catalogue::{Category, CategoryAdded};
-use ledger_events::{CategoryId, Rejection};
 
 pub use load_vouchers::LoadVouchers;
 pub use products::{AddProduct, ChangeProduct, SetProductImage};
 
-use super::{Decided, Handler, unknown};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use super::unknown;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct AddCategory {

@@ -1,12 +1,8 @@
+use ledger_events::ProductId;
 use ledger_events::catalogue::{Product, ProductAdded, ProductChange, ProductChanged, ProductDetails, ProductImageSet};
-use ledger_events::{ProductId, Rejection};
 
 use super::require_category;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct AddProduct {

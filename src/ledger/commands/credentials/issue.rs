@@ -3,13 +3,9 @@ use ledger_events::account::{Credential, CredentialIssued};
 use sha2::{Digest, Sha256};
 
 use super::{own, require_permission};
-use crate::ledger::batch::{Batch, NewCredential};
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::batch::NewCredential;
+use crate::ledger::commands::prelude::*;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct IssueCredential {

@@ -5,19 +5,17 @@ mod revoke;
 mod signing_secret;
 
 use ledger_events::account::{Credential, SigningSecretRotated};
-use ledger_events::{AccountId, Actor, CredentialId, Rejection};
+use ledger_events::{AccountId, Actor, CredentialId};
 use uuid::Uuid;
 
 pub use issue::IssueCredential;
 pub use revoke::RevokeCredential;
 pub use signing_secret::{RotateSigningSecret, SetHmacRequired};
 
-use super::require_active;
-use crate::ledger::batch::Batch;
-use crate::ledger::context::CommandContext;
+use crate::ledger::commands::prelude::*;
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::{Private, SealError};
+use crate::secrets::seal::SealError;
 
 /// Makes a secret the signing secret of a credential, from the next request and delivery on. Returns the event's id.
 pub(super) fn keep_signing_secret(

@@ -2,11 +2,7 @@ use ledger_events::account::{Credential, CredentialRevoked};
 use ledger_events::{AccountId, CredentialId};
 
 use super::{own, require_permission};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct RevokeCredential {

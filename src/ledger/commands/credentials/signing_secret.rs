@@ -2,12 +2,7 @@ use ledger_events::account::{Credential, HmacRequirementChanged};
 use ledger_events::{AccountId, CredentialId};
 
 use super::{keep_signing_secret, own, usable};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
-use crate::secrets::seal::Private;
+use crate::ledger::commands::prelude::*;
 
 /// Sets whether the credential's requests must be signed. A credential without a signing secret gets the new one.
 #[derive(Clone, Debug)]

@@ -1,15 +1,10 @@
 use ledger_events::order::{self, CancelledBy, Order, OrderCommand, OrderEvent};
 use ledger_events::wallet::{self, Purpose, Wallet, WalletCommand, WalletEvent};
-use ledger_events::{AccountId, OrderId, Rejection, TransactionId};
+use ledger_events::{AccountId, OrderId, TransactionId};
 
 use super::{append, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, Salted, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::{CANCEL_REASON, METADATA};
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct CancelOrder {

@@ -2,10 +2,7 @@ use ledger_events::OrderId;
 use ledger_events::order::{self, OrderCommand};
 
 use super::{append, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::stock::pair;
 
 /// Takes an order up with the vouchers that the batch allocated to it.

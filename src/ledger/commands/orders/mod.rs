@@ -15,10 +15,8 @@ pub use place::PlaceOrder;
 pub use quote_charge::QuoteCharge;
 pub use reveal_vouchers::RevealVouchers;
 
-use super::Decided;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{CommandResult, OrderView};
-use crate::ledger::context::CommandContext;
+use crate::ledger::command_result::OrderView;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::{CANCEL_REASON, METADATA};
 
 /// Appends events of an order. Each is caused by the one before it, and all correlate with `OrderPlaced`.

@@ -1,16 +1,11 @@
 use ledger_events::order::Order;
 use ledger_events::placement::{self, place};
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, Money, OrderId, ProductId, Rejection};
+use ledger_events::{AccountId, Money, OrderId, ProductId};
 
 use super::view;
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::METADATA;
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct PlaceOrder {

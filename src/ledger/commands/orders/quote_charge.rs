@@ -1,11 +1,8 @@
 use ledger_events::placement::quote;
 use ledger_events::{AccountId, Money, ProductId};
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{Charge, CommandResult};
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::command_result::Charge;
+use crate::ledger::commands::prelude::*;
 
 /// Prices an order with the function and the rows that orders are priced with. It changes nothing, so a suspended account
 /// may ask.

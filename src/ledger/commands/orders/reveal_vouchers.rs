@@ -1,11 +1,8 @@
 use ledger_events::order::{self, OrderCommand};
-use ledger_events::{AccountId, OrderId, Rejection};
+use ledger_events::{AccountId, OrderId};
 
 use super::{append, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 /// Records that somebody reads the codes of an order's vouchers.
 #[derive(Clone, Debug)]

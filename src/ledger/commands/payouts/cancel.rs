@@ -1,11 +1,8 @@
 use ledger_events::payout::PayoutCommand;
-use ledger_events::{AccountId, PayoutId, Rejection};
+use ledger_events::{AccountId, PayoutId};
 
 use super::{end, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct CancelPayout {

@@ -4,18 +4,16 @@ mod cancel;
 mod request;
 mod settle;
 
+use ledger_events::PayoutId;
 use ledger_events::payout::{self, Payout, PayoutCommand};
 use ledger_events::wallet::Wallet;
-use ledger_events::{PayoutId, Rejection};
 
 pub use cancel::CancelPayout;
 pub use request::RequestPayout;
 pub use settle::{PayoutOutcome, SettlePayout};
 
-use super::Decided;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{CommandResult, PayoutView};
-use crate::ledger::context::CommandContext;
+use crate::ledger::command_result::PayoutView;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::FAILURE_REASON;
 
 /// Appends the payout's last event, and its refund right after it.

@@ -1,12 +1,9 @@
 use ledger_events::payout::{self, Payout};
 use ledger_events::wallet::Wallet;
-use ledger_events::{AccountId, BeneficiaryId, Money, PayoutId, Rejection, WalletId};
+use ledger_events::{AccountId, BeneficiaryId, Money, PayoutId, WalletId};
 
 use super::view;
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct RequestPayout {

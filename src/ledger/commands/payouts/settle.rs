@@ -2,13 +2,8 @@ use ledger_events::PayoutId;
 use ledger_events::payout::{PayoutCommand, PayoutStatus};
 
 use super::{end, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::FAILURE_REASON;
-use crate::secrets::seal::Private;
 
 /// Records the outcome of a payout, as an operator knows it. Recording the same outcome again changes nothing.
 #[derive(Clone, Debug)]

@@ -1,13 +1,8 @@
+use ledger_events::StatementId;
 use ledger_events::reconciliation::{Decision, Statement};
-use ledger_events::{Rejection, StatementId};
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::DECISION_REASON;
-use crate::secrets::seal::Private;
 
 /// Decides what a line of a statement is. The caller has checked that the funding or payout exists.
 #[derive(Clone, Debug)]

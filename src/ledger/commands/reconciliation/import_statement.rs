@@ -1,11 +1,6 @@
-use ledger_events::Rejection;
 use ledger_events::reconciliation::{Statement, StatementImported};
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 /// Imports a statement whose lines are stored already. Importing a file again returns the statement that it became.
 #[derive(Clone, Debug)]

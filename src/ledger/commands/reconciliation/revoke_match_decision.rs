@@ -1,13 +1,8 @@
 use ledger_events::StatementId;
 use ledger_events::reconciliation::Statement;
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::REVOCATION_REASON;
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct RevokeMatchDecision {

@@ -1,13 +1,10 @@
 use std::collections::HashSet;
 
-use ledger_events::{AccountId, Position, Rejection, ReplayId};
+use ledger_events::{AccountId, Position, ReplayId};
 use uuid::Uuid;
 
 use super::{append, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 /// A step that the replay's job has prepared: it looked at everything from `at` up to `next`, and `events` are to be
 /// delivered.

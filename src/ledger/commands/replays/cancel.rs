@@ -1,10 +1,7 @@
 use ledger_events::ReplayId;
 
 use super::{append, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct CancelReplay {

@@ -7,14 +7,10 @@ mod request;
 use ledger_events::replay::{Replay, ReplayEvent, ReplayStatus, WebhookReplayFailed};
 use ledger_events::{ReplayId, WebhookId};
 
+use crate::ledger::commands::prelude::*;
 pub use advance::AdvanceReplay;
 pub use cancel::CancelReplay;
 pub use request::RequestReplay;
-
-use super::Decided;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
 
 /// Ends the running replays of a webhook that no longer listens. Nothing is replayed to a webhook that was switched off,
 /// however soon it listens again.

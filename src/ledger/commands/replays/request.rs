@@ -1,11 +1,8 @@
 use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, WebhookReplayRequested};
-use ledger_events::{AccountId, Position, Rejection, WebhookId};
+use ledger_events::{AccountId, Position, WebhookId};
 
 use super::view;
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 /// Requests a replay. Like every command about replays it comes from operators, and may concern a suspended account.
 #[derive(Clone, Debug)]

@@ -2,13 +2,9 @@ use ledger_events::user::{User, UserPasswordReset, UserRole, UserRoleChanged};
 use ledger_events::{AccountId, UserId};
 
 use super::{own, present};
-use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::batch::UserChange;
+use crate::ledger::commands::prelude::*;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::Private;
 
 /// Changes the fields that are given. A change ends the user's sessions.
 #[derive(Clone, Debug)]

@@ -1,16 +1,11 @@
+use ledger_events::AccountId;
 use ledger_events::user::{User, UserCreated, UserRole};
-use ledger_events::{AccountId, Rejection};
 
 use super::own;
-use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, new_salt};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::batch::UserChange;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::EMAIL;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct CreateUser {

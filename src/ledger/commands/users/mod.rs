@@ -4,16 +4,13 @@ mod change;
 mod create;
 
 use ledger_events::user::{User, UserRemoved, UserSessionsEnded};
-use ledger_events::{AccountId, Rejection, UserId};
+use ledger_events::{AccountId, UserId};
 
 pub use change::ChangeUser;
 pub use create::CreateUser;
 
-use super::{Decided, Handler};
-use crate::ledger::batch::{Batch, UserChange};
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::batch::UserChange;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct EndSessions {

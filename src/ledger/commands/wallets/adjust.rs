@@ -2,14 +2,8 @@ use ledger_events::wallet::{Direction, WalletCommand};
 use ledger_events::{Money, WalletId};
 
 use super::move_money;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::NOTE;
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct AdjustWallet {

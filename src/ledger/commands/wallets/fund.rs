@@ -1,15 +1,9 @@
 use ledger_events::wallet::WalletCommand;
-use ledger_events::{AccountId, Money, Rejection, WalletId};
+use ledger_events::{AccountId, Money, WalletId};
 
 use super::move_money;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler, Salted, require_active};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::NOTE;
-use crate::secrets::seal::Private;
 
 /// Funds a wallet once for each reference.
 #[derive(Clone, Debug)]

@@ -5,15 +5,13 @@ mod fund;
 mod open;
 
 use ledger_events::wallet::{self, Wallet, WalletCommand};
-use ledger_events::{Rejection, TransactionId, WalletId};
+use ledger_events::{TransactionId, WalletId};
 use ledger_projections::wallets::Transaction;
 
+use crate::ledger::commands::prelude::*;
 pub use adjust::AdjustWallet;
 pub use fund::FundWallet;
 pub use open::OpenWallet;
-
-use crate::ledger::batch::Batch;
-use crate::ledger::context::CommandContext;
 
 /// Decides and appends a movement of money.
 fn move_money(

@@ -1,11 +1,7 @@
 use ledger_events::wallet::{Wallet, WalletOpened};
-use ledger_events::{AccountId, Currency, Rejection};
+use ledger_events::{AccountId, Currency};
 
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct OpenWallet {

@@ -2,11 +2,8 @@ use ledger_events::webhook::WebhookCommand;
 use ledger_events::{AccountId, WebhookId};
 
 use super::{append, read_webhook, view};
-use crate::ledger::batch::Batch;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::commands::replays::end_replays;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
 
 #[derive(Clone, Debug)]
 pub struct DeleteWebhook {

@@ -8,7 +8,7 @@ mod test;
 mod update;
 
 use ledger_events::webhook::{self, Webhook, WebhookCommand, WebhookEvent};
-use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
+use ledger_events::{AccountId, CredentialId, WebhookId};
 use uuid::Uuid;
 
 pub use delete::DeleteWebhook;
@@ -18,15 +18,13 @@ pub use rotate_token::RotateWebhookToken;
 pub use test::TestWebhook;
 pub use update::{CredentialLink, UpdateWebhook, VisibleSecrets, WebhookChange};
 
+use super::CommandError;
 use super::credentials::keep_signing_secret;
-use super::{CommandError, Decided, require_active};
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::{CommandResult, WebhookView};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::command_result::WebhookView;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_URL};
 use crate::secrets::SIGNING_SECRET;
-use crate::secrets::seal::{Private, SealError};
+use crate::secrets::seal::SealError;
 
 /// Asks for a webhook that a command changes and shows, and for its running replays.
 fn read_webhook(reads: &mut ReadSet<'_>, account_id: AccountId, id: WebhookId) {

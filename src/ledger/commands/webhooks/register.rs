@@ -2,13 +2,8 @@ use ledger_events::webhook::{self, Webhook, WebhookEventType, WebhookRegistered}
 use ledger_events::{AccountId, CredentialId};
 
 use super::{signing_secret, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, Salted, new_salt};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct RegisterWebhook {

@@ -1,12 +1,8 @@
+use ledger_events::AccountId;
 use ledger_events::webhook::WebhookCommand;
-use ledger_events::{AccountId, Rejection};
 
 use super::append;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct RetryDelivery {

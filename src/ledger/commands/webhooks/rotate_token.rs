@@ -2,13 +2,8 @@ use ledger_events::webhook::WebhookCommand;
 use ledger_events::{AccountId, WebhookId};
 
 use super::{append, read_webhook, view};
-use crate::ledger::batch::Batch;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::keys::Owner;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::WEBHOOK_TOKEN;
-use crate::secrets::seal::Private;
 
 /// Replaces the token of a standalone webhook, from the next delivery on. The result shows the new token.
 #[derive(Clone, Debug)]

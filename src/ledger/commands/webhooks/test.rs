@@ -2,11 +2,7 @@ use ledger_events::webhook::WebhookCommand;
 use ledger_events::{AccountId, WebhookId};
 
 use super::append;
-use crate::ledger::batch::Batch;
-use crate::ledger::command_result::CommandResult;
-use crate::ledger::commands::{Decided, Handler};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
+use crate::ledger::commands::prelude::*;
 
 /// Sends a delivery of sample data to a webhook.
 #[derive(Clone, Debug)]

@@ -1,14 +1,10 @@
 use ledger_events::webhook::{self, Webhook, WebhookCommand, WebhookEventType, WebhookUpdated};
-use ledger_events::{AccountId, CredentialId, Rejection, WebhookId};
+use ledger_events::{AccountId, CredentialId, WebhookId};
 
 use super::{decide, read_webhook, signing_secret, view};
-use crate::ledger::batch::Batch;
+use crate::ledger::commands::prelude::*;
 use crate::ledger::commands::replays::end_replays;
-use crate::ledger::commands::{Decided, Handler, Salted};
-use crate::ledger::context::CommandContext;
-use crate::ledger::read_set::ReadSet;
 use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_URL};
-use crate::secrets::seal::Private;
 
 #[derive(Clone, Debug)]
 pub struct UpdateWebhook {
