@@ -18,7 +18,7 @@ use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::Rule;
 use rewards_ledger::access::rate_limits::RateLimits;
-use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::{Command, FIRST_SHARD, Ledger, Origin, connect};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use ledger_database::PgPool;
 use ledger_events::ShardId;
 
-use crate::ledger::{ANSWER_KIND, stock};
+use crate::ledger::stock;
+use crate::ledger::texts::RESPONSE_KIND;
 use crate::reconciliation::statements;
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::master_keys::{self, KeyError, Known};
@@ -115,7 +116,7 @@ const COLUMNS: [Column; 6] = [
         write: "UPDATE idempotency_keys t SET body = n.sealed
             FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::bytea[]) AS n (shard_id, part, id, sealed)
             WHERE t.shard_id = n.shard_id AND t.key_hash = decode(n.part, 'hex')",
-        bound_to: |key_hash, _| (format!("{ANSWER_KIND}.{key_hash}"), 0),
+        bound_to: |key_hash, _| (format!("{RESPONSE_KIND}.{key_hash}"), 0),
     },
 ];
 

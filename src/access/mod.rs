@@ -13,7 +13,7 @@ pub mod tokens;
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
 
-use crate::ledger::command::VisibleSecrets;
+use crate::ledger::commands::VisibleSecrets;
 pub use gate::Gate;
 pub use ledger_events::operator::OperatorRole as Role;
 pub use operators::{Operator, Operators};

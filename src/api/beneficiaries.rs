@@ -20,9 +20,9 @@ use super::reference::{country, currency};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, not_found, origin, parsed_currency, rows_of};
-use crate::ledger::command;
+use crate::ledger::commands;
 use crate::ledger::texts::{self, PROFILE};
-use crate::ledger::{Answer, Command, Rendered};
+use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::Private;
 
 /// Type of account that receives a payout.
@@ -166,10 +166,10 @@ struct DeletedBeneficiary {
 }
 
 /// Renders the stored response. It names a person, so it is sealed wherever it is kept.
-fn added(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Beneficiary(view) = answer else { return unrenderable() };
+fn added(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Beneficiary(view) = answer else { return unrenderable() };
     let body = render(&Beneficiary::of(view.beneficiary.clone(), view.profile.as_ref())?)?;
-    Ok(Rendered { status: 201, body, is_secret: true })
+    Ok(StoredResponse { status: 201, body, is_secret: true })
 }
 
 pub struct Beneficiaries;
@@ -198,7 +198,7 @@ impl Beneficiaries {
             account_last4: request.account_number[last4..].to_owned(),
             bank_code: request.bank_code,
         };
-        let command = Command::AddBeneficiary(command::AddBeneficiary {
+        let command = Command::AddBeneficiary(commands::AddBeneficiary {
             account_id: caller.account_id,
             kind: request.kind.into(),
             country: request.country,
@@ -266,7 +266,7 @@ impl Beneficiaries {
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedBeneficiary>, ApiError> {
         let caller = caller.0;
-        let command = Command::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: id.0 };
+        let command = commands::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: id.0 };
         state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(DeletedBeneficiary { message: "The beneficiary is deleted.".to_owned(), beneficiary_id: id.0 }))
     }

@@ -20,8 +20,8 @@ use super::reply::{Data, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{State, Tag, amounts, money, not_found, origin};
 use crate::access::Principal;
-use crate::ledger::answer::Charge as Quoted;
-use crate::ledger::{Answer, Command, Rendered, Reply};
+use crate::ledger::command_result::Charge as Quoted;
+use crate::ledger::{CommandResult, Reply, StoredResponse, commands};
 
 /// An order to price.
 #[derive(Object, Serialize)]
@@ -79,8 +79,8 @@ struct Charge {
     quoted_at: Timestamp,
 }
 
-fn quoted(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Charge(charge) = answer else { return unrenderable() };
+fn quoted(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Charge(charge) = answer else { return unrenderable() };
     let price = charge.price;
     let body = render(&Charge {
         product_id: charge.product_id,
@@ -95,7 +95,7 @@ fn quoted(answer: &Answer) -> Result<Rendered, serde_json::Error> {
         sufficient_balance: charge.wallet_balance >= price.amount,
         quoted_at: charge.quoted_at.into(),
     })?;
-    Ok(Rendered { status: 200, body, is_secret: false })
+    Ok(StoredResponse { status: 200, body, is_secret: false })
 }
 
 pub struct Charges;
@@ -121,10 +121,10 @@ impl Charges {
         let idempotency = key.of(&caller, "/api/v1/charges", &request, quoted)?;
         if idempotency.is_none() {
             let charge = read(state.ledger.pool(), &caller, &request, denomination).await?;
-            return respond(Reply::Answer(Box::new(Answer::Charge(charge))), quoted);
+            return respond(Reply::Result(Box::new(CommandResult::Charge(charge))), quoted);
         }
         let QuoteCharge { product_id, quantity, .. } = request;
-        let command = Command::QuoteCharge { account_id: caller.account_id, product_id, denomination, quantity };
+        let command = commands::QuoteCharge { account_id: caller.account_id, product_id, denomination, quantity };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, quoted)
     }

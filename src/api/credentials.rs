@@ -10,7 +10,7 @@ use super::outcome::{answered, unexpected};
 use super::readers::line;
 use super::reply::{Created, NoStore};
 use super::state::{ApiState, origin};
-use crate::ledger::{Answer, Command, WriteError};
+use crate::ledger::{CommandResult, WriteError, commands};
 use crate::secrets::seal::{Private, random_secret};
 
 /// Maximum number of keys drawn for one credential. Two keys share their first 8 characters once in billions of draws.
@@ -85,7 +85,7 @@ pub async fn issue(
     let api_secret = random_secret();
     for draws_left in (0..DRAWS).rev() {
         let api_key = random_key();
-        let command = Command::IssueCredential {
+        let command = commands::IssueCredential {
             account_id,
             name: request.name.clone(),
             api_key: api_key.clone(),
@@ -95,7 +95,7 @@ pub async fn issue(
             Err(WriteError::Refused) if draws_left > 0 => continue,
             answer => answer?,
         };
-        let issued = answered!(answer, Answer::Credential(credential) => credential)?;
+        let issued = answered!(answer, CommandResult::Credential(credential) => credential)?;
         let (api_key, api_secret) = (api_key.expose().to_owned(), api_secret.expose().to_owned());
         return Ok(NoStore(Created(IssuedCredential { id: issued.id, api_key, api_secret })));
     }

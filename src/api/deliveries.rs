@@ -19,7 +19,7 @@ use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
 use crate::access::Principal;
-use crate::ledger::{Answer, Command, Rendered, reader};
+use crate::ledger::{CommandResult, StoredResponse, commands, reader};
 
 /// Status of a delivery.
 ///
@@ -200,11 +200,11 @@ struct DeliveryRetry {
     delivery_id: i64,
 }
 
-fn retried(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Retry { delivery_id } = answer else { return unrenderable() };
+fn retried(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Retry { delivery_id } = answer else { return unrenderable() };
     let message = "The delivery will be retried within a minute.".to_owned();
     let body = render(&DeliveryRetry { message, delivery_id: *delivery_id })?;
-    Ok(Rendered { status: 200, body, is_secret: false })
+    Ok(StoredResponse { status: 200, body, is_secret: false })
 }
 
 /// Returns the retries that are accepted but not yet projected. Their deliveries are shown as pending.
@@ -330,7 +330,7 @@ impl Deliveries {
     ) -> Result<Stored<Data<DeliveryRetry>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/deliveries/{}/retry", id.0), &(), retried)?;
-        let command = Command::RetryDelivery { account_id: caller.account_id, delivery_id: id.0 };
+        let command = commands::RetryDelivery { account_id: caller.account_id, delivery_id: id.0 };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, retried)
     }

@@ -19,11 +19,11 @@ use super::readers::{integer, json_object, line, number, text};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
 use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
-use crate::ledger::answer::OrderView;
-use crate::ledger::command;
+use crate::ledger::command_result::OrderView;
+use crate::ledger::commands;
 use crate::ledger::reader;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
-use crate::ledger::{Answer, Command, Rendered};
+use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::Private;
 
 /// Maximum size of `metadata`, in bytes of canonical JSON.
@@ -260,20 +260,20 @@ pub async fn texts_of(state: &ApiState, shard: ShardId, orders: &[order::Order])
     Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
 }
 
-fn placed(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Order(view) = answer else { return unrenderable() };
+fn placed(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Order(view) = answer else { return unrenderable() };
     rendered(view, if view.is_new { 201 } else { 200 })
 }
 
-fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Order(view) = answer else { return unrenderable() };
+fn cancelled(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Order(view) = answer else { return unrenderable() };
     rendered(view, 200)
 }
 
 /// Renders an order. The stored response is sealed if it contains free text from people, as such text is everywhere.
-fn rendered(view: &OrderView, status: u16) -> Result<Rendered, serde_json::Error> {
+fn rendered(view: &OrderView, status: u16) -> Result<StoredResponse, serde_json::Error> {
     let is_secret = view.metadata.is_some() || view.cancel_reason.is_some();
-    Ok(Rendered { status, body: render(&Order::of_view(view))?, is_secret })
+    Ok(StoredResponse { status, body: render(&Order::of_view(view))?, is_secret })
 }
 
 pub struct Orders;
@@ -297,7 +297,7 @@ impl Orders {
     ) -> Result<Stored<Data<Order>, 201, 200>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         let idempotency = key.of(&caller, "/api/v1/orders", &request, placed)?;
-        let command = Command::PlaceOrder(command::PlaceOrder {
+        let command = Command::PlaceOrder(commands::PlaceOrder {
             account_id: caller.account_id,
             product_id: request.product_id,
             denomination: money("denomination", request.denomination.0)?,
@@ -390,7 +390,7 @@ impl Orders {
         let path = format!("/api/v1/orders/{}/cancel", id.0);
         let idempotency = key.of(&caller, &path, &request, cancelled)?;
         let reason = request.reason.map(Private::new);
-        let command = Command::CancelOrder { account_id: Some(caller.account_id), order_id: id.0, reason };
+        let command = commands::CancelOrder { account_id: Some(caller.account_id), order_id: id.0, reason };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, cancelled)
     }

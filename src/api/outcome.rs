@@ -10,10 +10,10 @@ use crate::ledger::history::HistoryError;
 use crate::ledger::reader::ReadError;
 use crate::ledger::story::StoryError;
 use crate::ledger::texts::VaultError;
-use crate::ledger::{Answer, Rendered, Reply, WriteError, connect};
+use crate::ledger::{CommandResult, Reply, StoredResponse, WriteError, connect};
 
 /// A function that serializes the response to a request. It yields the same bytes in the writer's transaction and after it.
-pub type Render = fn(&Answer) -> Result<Rendered, serde_json::Error>;
+pub type Render = fn(&CommandResult) -> Result<StoredResponse, serde_json::Error>;
 
 /// Returns the HTTP response to a command, whether or not the writer rendered it (it does so under an idempotency key).
 ///
@@ -23,11 +23,11 @@ pub fn respond<B: Type, const STATUS: u16, const ALSO: u16>(
     reply: Reply,
     render: Render,
 ) -> Result<Stored<B, STATUS, ALSO>, ApiError> {
-    let (rendered, is_replay) = match reply {
-        Reply::Answer(answer) => (render(&answer).map_err(ApiError::internal)?, false),
-        Reply::Rendered { rendered, is_replay } => (rendered, is_replay),
+    let (response, is_replay) = match reply {
+        Reply::Result(answer) => (render(&answer).map_err(ApiError::internal)?, false),
+        Reply::Stored { response, is_replay } => (response, is_replay),
     };
-    Ok(Stored::new(rendered.status, rendered.body, is_replay))
+    Ok(Stored::new(response.status, response.body, is_replay))
 }
 
 /// Extracts the value of an answer that can only have one variant; any other variant is a 500.

@@ -19,10 +19,10 @@ use super::readers::{integer, line, money};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{Money, Timestamp};
 use super::state::{self, ApiState, State, Tag, amounts, listed, not_found, origin, rows_of, time};
-use crate::ledger::answer::PayoutView;
-use crate::ledger::command;
+use crate::ledger::command_result::PayoutView;
+use crate::ledger::commands;
 use crate::ledger::texts::{self, FAILURE_REASON, Texts};
-use crate::ledger::{Answer, Command, Rendered};
+use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::Private;
 
 /// A payout to request. The wallet is debited at once; an operator sends the money.
@@ -156,20 +156,20 @@ pub async fn texts_of(state: &ApiState, shard: ShardId, payouts: &[payout::Payou
     Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
 }
 
-fn requested(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Payout(view) = answer else { return unrenderable() };
+fn requested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Payout(view) = answer else { return unrenderable() };
     rendered(view, if view.is_new { 201 } else { 200 })
 }
 
-fn cancelled(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Payout(view) = answer else { return unrenderable() };
+fn cancelled(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Payout(view) = answer else { return unrenderable() };
     rendered(view, 200)
 }
 
 /// Renders a payout. The stored response is sealed if it contains free text from people, as such text is everywhere.
-fn rendered(view: &PayoutView, status: u16) -> Result<Rendered, serde_json::Error> {
+fn rendered(view: &PayoutView, status: u16) -> Result<StoredResponse, serde_json::Error> {
     let body = render(&Payout::of(view.payout.clone(), view.failure_reason.as_ref()))?;
-    Ok(Rendered { status, body, is_secret: view.failure_reason.is_some() })
+    Ok(StoredResponse { status, body, is_secret: view.failure_reason.is_some() })
 }
 
 pub struct Payouts;
@@ -193,7 +193,7 @@ impl Payouts {
     ) -> Result<Stored<Data<Payout>, 201, 200>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         let idempotency = key.of(&caller, "/api/v1/payouts", &request, requested)?;
-        let command = Command::RequestPayout(command::RequestPayout {
+        let command = Command::RequestPayout(commands::RequestPayout {
             account_id: caller.account_id,
             beneficiary_id: request.beneficiary_id,
             wallet_id: request.wallet_id,
@@ -282,7 +282,7 @@ impl Payouts {
     ) -> Result<Stored<Data<Payout>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/payouts/{}/cancel", id.0), &(), cancelled)?;
-        let command = Command::CancelPayout { account_id: caller.account_id, payout_id: id.0 };
+        let command = commands::CancelPayout { account_id: caller.account_id, payout_id: id.0 };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, cancelled)
     }

@@ -15,7 +15,7 @@ use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, origin, rows_of};
-use crate::ledger::{Answer, Command};
+use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
 
 /// An API key of the account, without its secret.
@@ -113,9 +113,9 @@ impl Portal {
         _no_fields: NoFields,
     ) -> Result<Reply<ApiKey>, ApiError> {
         let caller = caller.0;
-        let command = Command::RevokeCredential { account_id: caller.account_id, credential_id: id.0 };
+        let command = commands::RevokeCredential { account_id: caller.account_id, credential_id: id.0 };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        Ok(Reply(answered!(answer, Answer::Credential(credential) => credential)?.into()))
+        Ok(Reply(answered!(answer, CommandResult::Credential(credential) => credential)?.into()))
     }
 
     /// Rotate a signing secret
@@ -133,10 +133,10 @@ impl Portal {
     ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
         let caller = caller.0;
         let (account_id, new_secret) = (caller.account_id, random_secret());
-        let command = Command::RotateSigningSecret { account_id, credential_id: id.0, new_secret };
+        let command = commands::RotateSigningSecret { account_id, credential_id: id.0, new_secret };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         let (credential, secret) =
-            answered!(answer, Answer::Signing { credential, signing_secret } => (credential, signing_secret))?;
+            answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
         let secret = secret.ok_or_else(unexpected)?;
         Ok(NoStore(Reply(RotatedSecret {
             credential_id: credential.id,

@@ -15,7 +15,7 @@ use super::reply::{Data, Stored, render};
 use super::scalars::Money;
 use super::state::{self, State, Tag, amounts, origin};
 use super::transactions::Transaction;
-use crate::ledger::{Answer, Command, Rendered};
+use crate::ledger::{CommandResult, StoredResponse, commands};
 
 /// Test money to add to a wallet.
 #[derive(Object, Serialize)]
@@ -30,9 +30,9 @@ impl FromFields for FundOwnWallet {
     }
 }
 
-fn funded(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Funding { transaction, .. } = answer else { return unrenderable() };
-    Ok(Rendered { status: 201, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
+fn funded(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Funding { transaction, .. } = answer else { return unrenderable() };
+    Ok(StoredResponse { status: 201, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
 }
 
 pub struct Sandbox;
@@ -58,7 +58,7 @@ impl Sandbox {
         let (caller, request) = (caller.0, body.0);
         let path = format!("/api/v1/sandbox/wallets/{}/fund", id.0);
         let idempotency = key.of(&caller, &path, &request, funded)?;
-        let command = Command::FundWallet {
+        let command = commands::FundWallet {
             account_id: Some(caller.account_id),
             wallet_id: id.0,
             amount: state::money("amount", request.amount.0)?,

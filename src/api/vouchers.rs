@@ -12,7 +12,7 @@ use super::outcome::answered;
 use super::principal::{Caller, ClientOperator};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag, not_found, origin};
-use crate::ledger::{Answer, Command, stock};
+use crate::ledger::{CommandResult, commands, stock};
 use crate::secrets::seal::Private;
 
 /// The delivered vouchers of an order, with their codes.
@@ -77,9 +77,9 @@ impl VoucherCodes {
         if stock::are_erased(pool, caller.shard_id, id.0).await? {
             return Err(erased());
         }
-        let command = Command::RevealVouchers { account_id: caller.account_id, order_id: id.0 };
+        let command = commands::RevealVouchers { account_id: caller.account_id, order_id: id.0 };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        let view = answered!(answer, Answer::Order(view) => view)?;
+        let view = answered!(answer, CommandResult::Order(view) => view)?;
         // Show only the vouchers that the audit event covers, not those delivered since.
         let covered: HashSet<&str> = view.order.items.iter().flat_map(|item| &item.vouchers).map(String::as_str).collect();
         let mut vouchers = stock::revealed(pool, &state.keyring, caller.shard_id, id.0).await?;

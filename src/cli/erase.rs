@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::erasure::run::{self, EraseError, Preview, Report};
+use crate::ledger::eraser::{self, EraseError, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
 use crate::ledger::{Ledger, Origin, WriteError};
@@ -121,7 +121,7 @@ async fn erase(
     output: &Output,
 ) -> anyhow::Result<Option<Report>> {
     let actor = one.by.actor(ledger.pool()).await?;
-    let Preview { counts, obstacle } = with_progress("counting", run::preview(ledger, keyring, subject)).await?;
+    let Preview { counts, obstacle } = with_progress("counting", eraser::preview(ledger, keyring, subject)).await?;
     if one.dry_run {
         let mut found = counted(counts);
         found["obstacle"] = json!(obstacle);
@@ -137,7 +137,7 @@ async fn erase(
     }
     let origin = Origin { actor, request_id: "erase".to_owned() };
     let reason = Private::new(one.reason.trim());
-    let erasing = run::erase(ledger, subject, &reason, &origin, |_| {});
+    let erasing = eraser::erase(ledger, subject, &reason, &origin, |_| {});
     Ok(Some(with_progress("erasing", erasing).await?))
 }
 

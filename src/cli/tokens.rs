@@ -11,10 +11,10 @@ use super::output::{Output, with_progress};
 use super::writing::{ByArgs, Writing};
 use crate::access::Role;
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::command::IssueOperatorToken;
+use crate::ledger::commands::IssueOperatorToken;
 use crate::ledger::operators;
 use crate::ledger::submission::WriteError;
-use crate::ledger::{Answer, Command, FIRST_SHARD, Origin, connect};
+use crate::ledger::{Command, CommandResult, FIRST_SHARD, Origin, commands, connect};
 use crate::node::Database;
 use crate::secrets::seal::random_secret;
 
@@ -90,7 +90,7 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
             output.facts(&json!({"tokens": tokens.collect::<Vec<_>>()}))?;
         }
         Token::Revoke { id, by } => {
-            match write(args, database, Command::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
+            match write(args, database, commands::RevokeOperatorToken { id: *id }, by, "admin token revoke").await? {
                 Err(WriteError::Rejected(Rejection::NotFound)) => bail!("there is no token {id}, or it is already revoked"),
                 Err(WriteError::OutcomeUnknown) => {
                     bail!(
@@ -109,7 +109,7 @@ async fn on(args: &TokenArgs, database: &Database, output: &Output) -> anyhow::R
 async fn write(
     args: &TokenArgs,
     database: &Database,
-    command: Command,
+    command: impl Into<Command>,
     by: &ByArgs,
     request: &str,
 ) -> anyhow::Result<Result<i64, WriteError>> {
@@ -121,7 +121,7 @@ async fn write(
     let done = done.await;
     writing.close(matches!(done, Ok(Err(WriteError::OutcomeUnknown)))).await;
     match done? {
-        Ok(Answer::OperatorToken { id }) => Ok(Ok(id)),
+        Ok(CommandResult::OperatorToken { id }) => Ok(Ok(id)),
         Ok(_) => bail!("the ledger returned an unexpected result instead of a token"),
         Err(error) => Ok(Err(error)),
     }

@@ -14,7 +14,7 @@ use ledger_projections::{deliveries, replays};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::ledger::command::AdvanceReplay;
+use crate::ledger::commands::AdvanceReplay;
 use crate::ledger::{Command, Ledger, Origin, WriteError, reader};
 
 /// Default rate of a replay, in deliveries per second.

@@ -28,7 +28,7 @@ use super::offline::structure::Structure;
 use super::{ExportError, Manifest, line, read};
 use crate::audit::{AuditError, Difference, Findings, Progress, lock};
 use crate::ledger::reader::{self, ReadError, Stored};
-use crate::ledger::{IMPORT, append, half_imported};
+use crate::ledger::{IMPORT, half_imported, write};
 
 /// Number of events per transaction.
 const PAGE_EVENTS: usize = 5_000;
@@ -358,7 +358,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     let Some(last) = page.events.last() else { return Ok(()) };
     let mut tx = conn.begin().await?;
     let mut write = Write::moving(*head, last.position, last.recorded_at);
-    append::push_stored(&mut write, &page.events);
+    write::push_stored(&mut write, &page.events);
     if write.execute(&mut tx).await?.is_none() {
         return Err(ImportError::Written(shard));
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::reader::{self, SeenHead};
 use crate::ledger::stock;
-use crate::ledger::{Answer, Command, Ledger, Origin, Reply, WriteError};
+use crate::ledger::{CommandResult, Ledger, Origin, Reply, WriteError, commands};
 use crate::telemetry::Metrics;
 
 /// Maximum number of orders in one batch: as many as the writer takes into one transaction.
@@ -208,7 +208,7 @@ impl Fulfilment {
         let mut batch = Batch::new();
         for &Queued { id: order_id, .. } in orders {
             let origin = Origin { actor: Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-            match self.ledger.enqueue(shard, Command::FulfilOrder { order_id }, origin, None) {
+            match self.ledger.enqueue(shard, commands::FulfilOrder { order_id }, origin, None) {
                 Ok(waiting) => batch.push((order_id, waiting)),
                 Err(_) => return (batch, true),
             }
@@ -303,10 +303,10 @@ struct Finished {
 
 fn order_of(reply: &Reply) -> Option<&Order> {
     match reply {
-        Reply::Answer(answer) => match &**answer {
-            Answer::Order(view) => Some(&view.order),
+        Reply::Result(answer) => match &**answer {
+            CommandResult::Order(view) => Some(&view.order),
             _ => None,
         },
-        Reply::Rendered { .. } => None,
+        Reply::Stored { .. } => None,
     }
 }

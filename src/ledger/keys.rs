@@ -8,8 +8,7 @@ use ledger_projections::row_type;
 use ledger_projections::write::Write;
 use sqlx::PgExecutor;
 
-use super::texts::VaultError;
-use crate::secrets::seal::{DataKey, Keyring};
+use crate::secrets::seal::{DataKey, Keyring, SealError};
 
 /// Owner of a data key. An order's texts are sealed under its account's key, which the writer has at hand. Each voucher's
 /// codes have a key of their own, created when the stock is loaded.
@@ -45,6 +44,27 @@ pub struct NewKey {
     pub id: i64,
     pub owner: Owner,
     pub sealed: Vec<u8>,
+}
+
+/// Reason why a value in the vault could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error("{0} in the vault is damaged: it differs from what was sealed")]
+    Damaged(&'static str),
+}
+
+impl VaultError {
+    /// Converts to a database error, for callers that cannot return others.
+    pub(super) fn into_database(self) -> sqlx::Error {
+        match self {
+            Self::Database(error) => error,
+            error => sqlx::Error::Decode(Box::new(error)),
+        }
+    }
 }
 
 /// Loads the data keys of these owners.

@@ -1,34 +1,41 @@
 //! The log, its writer and readers, and the projectors that follow it.
 
-pub mod answer;
-pub(crate) mod append;
+mod append;
 pub mod backlog;
 mod batch;
+mod cache;
 pub mod clock;
-pub mod command;
+pub mod command_result;
+pub mod commands;
 pub mod connect;
+mod context;
 mod decide;
+pub mod eraser;
 pub mod erasure;
 pub mod expiry;
 pub mod health;
 pub mod history;
+mod ids;
 pub mod images;
 mod in_flight;
 mod ip_blocks;
 pub mod keys;
-mod memory;
-mod needs;
+mod lookup;
 pub mod operators;
 pub mod projector;
+mod read_set;
 pub mod reader;
 pub mod schema;
 pub mod statement;
 pub mod stock;
 pub mod story;
+mod stream;
+mod streams;
 pub mod submission;
 pub mod sunset;
 pub mod texts;
 mod wake;
+pub(crate) mod write;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -45,13 +52,13 @@ use crate::heartbeat::Heartbeats;
 use crate::secrets::master_keys;
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
-pub use answer::Answer;
-pub(crate) use batch::ANSWER_KIND;
-pub use command::Command;
-use in_flight::InFlight;
+pub use command_result::CommandResult;
+pub use commands::Command;
+pub use context::{Idempotency, Origin, StoredResponse};
+use in_flight::{CommandState, InFlight};
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
-use submission::{Claim, Submission};
-pub use submission::{Idempotency, Origin, Rendered, Reply, WriteError};
+use submission::Submission;
+pub use submission::{Reply, WriteError};
 pub use wake::{Addressee, NewDeliveries, Wake};
 use writer::Writer;
 
@@ -78,9 +85,9 @@ pub struct Ledger {
 
 /// A command in a shard's queue.
 struct Queued {
-    claim: Claim,
+    state: CommandState,
     /// Earlier commands with the same idempotency key that are in flight on this node.
-    before: Vec<Claim>,
+    before: Vec<CommandState>,
     waiting: Waiting,
 }
 
@@ -152,25 +159,25 @@ impl Ledger {
     pub async fn submit(
         &self,
         shard: ShardId,
-        command: Command,
+        command: impl Into<Command>,
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Reply, WriteError> {
-        let Queued { claim, before, mut waiting } = self.put(shard, command, origin, idempotency)?;
+        let Queued { state, before, mut waiting } = self.put(shard, command.into(), origin, idempotency)?;
         // The writer always replies. If it died, the outcome of the command is unknown.
-        let verdict = |answer: Result<_, _>| answer.unwrap_or(Err(WriteError::OutcomeUnknown));
-        let told = match tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
-            Ok(answer) => verdict(answer),
-            Err(_) if claim.give_up() => Err(WriteError::Unavailable),
+        let verdict = |reply: Result<_, _>| reply.unwrap_or(Err(WriteError::OutcomeUnknown));
+        let reply = match tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
+            Ok(reply) => verdict(reply),
+            Err(_) if state.give_up() => Err(WriteError::Unavailable),
             Err(_) => match tokio::time::timeout(VERDICT_GRACE, waiting).await {
-                Ok(answer) => verdict(answer),
+                Ok(reply) => verdict(reply),
                 Err(_) => Err(WriteError::OutcomeUnknown),
             },
         };
-        match told {
+        match reply {
             // An earlier command with the same idempotency key may still be executed, or was in the meantime.
-            Err(WriteError::Unavailable) if !before.iter().all(Claim::is_given_up) => Err(WriteError::InProgress),
-            told => told,
+            Err(WriteError::Unavailable) if !before.iter().all(CommandState::is_given_up) => Err(WriteError::InProgress),
+            reply => reply,
         }
     }
 
@@ -178,11 +185,11 @@ impl Ledger {
     pub fn enqueue(
         &self,
         shard: ShardId,
-        command: Command,
+        command: impl Into<Command>,
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Waiting, WriteError> {
-        self.put(shard, command, origin, idempotency).map(|queued| queued.waiting)
+        self.put(shard, command.into(), origin, idempotency).map(|queued| queued.waiting)
     }
 
     fn put(
@@ -194,20 +201,25 @@ impl Ledger {
     ) -> Result<Queued, WriteError> {
         let (reply, waiting) = oneshot::channel();
         let writer = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
-        let claim = Claim::default();
+        let state = CommandState::default();
         let deadline = Instant::now() + COMMAND_DEADLINE;
-        let (place, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &claim)).unzip();
+        let (guard, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &state)).unzip();
         let before = before.unwrap_or_default();
-        let submission = Submission { command, origin, idempotency, deadline, claim: claim.clone(), place, reply: Some(reply) };
+        let submission = Submission { command, origin, idempotency, deadline, state: state.clone(), guard, reply: Some(reply) };
         writer.try_send(submission).map_err(|_| WriteError::Unavailable)?;
-        Ok(Queued { claim, before, waiting })
+        Ok(Queued { state, before, waiting })
     }
 
     /// Submits a command without an idempotency key.
-    pub async fn execute(&self, shard: ShardId, command: Command, origin: Origin) -> Result<Answer, WriteError> {
+    pub async fn execute(
+        &self,
+        shard: ShardId,
+        command: impl Into<Command>,
+        origin: Origin,
+    ) -> Result<CommandResult, WriteError> {
         match self.submit(shard, command, origin, None).await? {
-            Reply::Answer(answer) => Ok(*answer),
-            Reply::Rendered { .. } => Err(WriteError::Refused),
+            Reply::Result(result) => Ok(*result),
+            Reply::Stored { .. } => Err(WriteError::Refused),
         }
     }
 

@@ -1,10 +1,10 @@
-//! The voucher stock in the vault: what is there, what is known already, who gets what.
+//! The voucher stock in the vault.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
-use ledger_database::FromRow;
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool};
+use ledger_events::order::Order;
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use ledger_projections::row_type;
 use ledger_projections::write::Write;
@@ -12,10 +12,52 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 
 use super::clock::expiry_day;
-use super::command::NewVoucher;
 use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Private};
+
+/// A voucher to add to the stock.
+#[derive(Clone, Debug)]
+pub struct NewVoucher {
+    /// Row of the upload, by which the response names the voucher.
+    pub row: i64,
+    pub card_number: Private,
+    pub pin: Option<Private>,
+    pub claim_url: Option<Private>,
+    /// Made from the voucher's id if absent.
+    pub reference: Option<String>,
+    pub expires_on: Option<NaiveDate>,
+}
+
+/// The voucher stock, as far as the batch knows it.
+#[derive(Debug, Default)]
+pub struct Stock {
+    pub shelves: Shelves,
+    /// Vouchers that no order waits for outside of the batch.
+    pub nobody_waits_for: HashSet<(ProductId, Money)>,
+    /// The vouchers of each order that the batch takes up, the oldest order first.
+    pub allocated: HashMap<OrderId, Vec<Voucher>>,
+    /// Uploaded vouchers that the stock has.
+    pub known: Known,
+}
+
+impl Stock {
+    /// Returns the number of vouchers on the shelves.
+    pub fn vouchers(&self) -> usize {
+        self.shelves.values().map(Shelf::len).sum()
+    }
+
+    /// Drops what the next batch loads anew.
+    pub fn end_batch(&mut self) {
+        self.allocated.clear();
+        self.known = Known::default();
+    }
+}
+
+/// Returns the product and denomination of an order's vouchers.
+pub fn pair(order: &Order) -> (ProductId, Money) {
+    (order.placed.product_id, order.placed.denomination)
+}
 
 /// A voucher that can be allocated.
 #[derive(Clone, Debug)]
@@ -33,26 +75,27 @@ pub struct NewRow {
     pub reference: String,
     pub fingerprint: [u8; 32],
     pub sealed: Vec<u8>,
-    /// The data key of its codes.
+    /// Data key that seals its codes.
     pub key_id: i64,
     pub expires_on: Option<NaiveDate>,
 }
 
-/// What of an upload is in the stock already, or is taken earlier in the batch.
+/// Card numbers and references of an upload that the stock has, or that an earlier command of the batch takes.
 #[derive(Debug, Default)]
 pub struct Known {
     pub fingerprints: HashSet<(ProductId, [u8; 32])>,
     pub references: HashSet<String>,
 }
 
-/// The kind that a voucher's codes are sealed as.
+/// Kind that a voucher's codes are sealed as.
 pub const KIND: &str = "voucher";
 
-/// What finds a card number again without telling it.
+/// Returns the keyed hash that finds a card number without revealing it.
 pub fn fingerprint(keyring: &Keyring, voucher: &NewVoucher) -> [u8; 32] {
     keyring.fingerprint(KIND, voucher.card_number.expose())
 }
 
+/// Finds uploaded vouchers that the stock has.
 pub async fn known(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -88,40 +131,39 @@ pub async fn known(
     Ok(Known { fingerprints, references: taken.into_iter().collect() })
 }
 
-/// The vouchers of one (product, denomination) that nobody has, oldest first, as far as they were
-/// read.
+/// Free vouchers of one (product, denomination), oldest first, as far as they were read.
 #[derive(Debug, Default)]
 pub struct Shelf {
     vouchers: VecDeque<Voucher>,
-    /// The newest that was read. What comes later has a higher id, for ids are drawn under the head
-    /// lock; so what was given out is never read again.
+    /// Id of the newest voucher that was read. Ids are drawn under the head lock, so a later voucher has a higher id, and an
+    /// assigned voucher is never read again.
     read_to: i64,
-    /// Nothing is behind it.
+    /// Whether the stock has no further vouchers.
     is_whole: bool,
-    /// The day, by the database's clock, on which it was read. On another day other vouchers may have expired, or be held.
+    /// Day of the reading, by the database's clock. On another day other vouchers may have expired, or be held.
     read_on: NaiveDate,
 }
 
 impl Shelf {
-    /// So many are read at once, if more are not wanted.
+    /// Minimum number of vouchers to read at once.
     const READ: i64 = 1_000;
 
-    /// Whether it has what is wanted, or all that there is.
+    /// Returns whether the shelf has the wanted number of vouchers, or all that there are.
     pub fn suffices(&self, wanted: i64) -> bool {
         self.is_whole || i64::try_from(self.vouchers.len()).is_ok_and(|there| there >= wanted)
     }
 
-    /// Up to so many, the oldest first.
+    /// Takes up to this number of vouchers, the oldest first.
     pub fn take(&mut self, wanted: usize) -> Vec<Voucher> {
         self.vouchers.drain(..wanted.min(self.vouchers.len())).collect()
     }
 
-    /// Whether it was read on this day.
+    /// Returns whether the shelf was read on this day.
     pub fn is_of(&self, today: NaiveDate) -> bool {
         self.read_on == today
     }
 
-    /// What was taken and not needed.
+    /// Puts back vouchers that were taken and not needed.
     pub fn put_back(&mut self, mut vouchers: Vec<Voucher>) {
         vouchers.sort_unstable_by_key(|voucher| voucher.id);
         for voucher in vouchers.into_iter().rev() {
@@ -129,7 +171,7 @@ impl Shelf {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.vouchers.len()
     }
 }
@@ -137,8 +179,10 @@ impl Shelf {
 /// Stock by (product, denomination).
 pub type Shelves = HashMap<(ProductId, Money), Shelf>;
 
-/// Fills the shelves that do not suffice for what is wanted, with what has not expired and is not held ([`super::clock`]). What was
-/// read on another day is read again: nothing that is on its way may be on it.
+/// Fills the shelves that have too few vouchers, with vouchers that have not expired and are not held ([`super::clock`]).
+///
+/// A shelf of another day is read again. The caller must wait for a batch in flight first: it may be assigning vouchers of
+/// that shelf.
 pub async fn fill(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -193,8 +237,8 @@ pub async fn fill(
     Ok(())
 }
 
-/// The id of a shard's newest voucher, 0 without any: it grows whenever stock arrives, because ids
-/// are drawn under the head lock.
+/// Returns the id of a shard's newest voucher, 0 without any. It grows whenever stock arrives, because ids are drawn under the
+/// head lock.
 pub async fn newest(pool: &PgPool, shard: ShardId) -> Result<i64, sqlx::Error> {
     let newest: Option<i64> = sqlx::query_scalar("SELECT id FROM vault.vouchers WHERE shard_id = $1 ORDER BY id DESC LIMIT 1")
         .bind(shard)
@@ -203,8 +247,8 @@ pub async fn newest(pool: &PgPool, shard: ShardId) -> Result<i64, sqlx::Error> {
     Ok(newest.unwrap_or_default())
 }
 
-/// Those of the (product, denomination) pairs that there are vouchers for, with how many, counted
-/// up to a limit; expired ones do not count.
+/// Returns the (product, denomination) pairs with free vouchers, and their number up to a limit. Expired vouchers do not
+/// count.
 pub async fn available_pairs(
     pool: &PgPool,
     shard: ShardId,
@@ -234,6 +278,7 @@ pub async fn available_pairs(
     .await
 }
 
+/// Adds vouchers to the stock.
 pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) -> Result<(), sqlx::Error> {
     if rows.is_empty() {
         return Ok(());
@@ -257,8 +302,7 @@ pub async fn insert(conn: &mut PgConnection, shard: ShardId, rows: &[NewRow]) ->
     Ok(())
 }
 
-/// Gives vouchers to orders. One that was taken by somebody else, which the head lock rules out,
-/// undoes the statement.
+/// Assigns vouchers to orders. If another order has one, which the head lock rules out, the statement writes nothing.
 pub fn push_claims(write: &mut Write, shard_id: ShardId, claims: &[(i64, OrderId)]) {
     let claims: Vec<_> = claims.iter().map(|&(id, order_id)| ClaimRow { shard_id, id, order_id }).collect();
     write.update(
@@ -276,7 +320,7 @@ row_type! {
     }
 }
 
-/// A voucher that was delivered, with its codes.
+/// A delivered voucher with its codes.
 #[derive(Clone, Debug)]
 pub struct Revealed {
     pub reference: String,
@@ -286,7 +330,7 @@ pub struct Revealed {
     pub expires_on: Option<NaiveDate>,
 }
 
-/// What is sealed of a voucher.
+/// The sealed part of a voucher.
 #[derive(Deserialize)]
 struct Codes {
     card_number: String,
@@ -294,7 +338,7 @@ struct Codes {
     claim_url: Option<String>,
 }
 
-/// Whether codes of an order's vouchers were erased.
+/// Returns whether codes of an order's vouchers were erased.
 pub async fn are_erased(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NULL)")
         .bind(shard)
@@ -303,11 +347,11 @@ pub async fn are_erased(pool: &PgPool, shard: ShardId, order: OrderId) -> Result
         .await
 }
 
-/// Id, reference, what is sealed, the last day, key id and the sealed key.
+/// Id, reference, sealed codes, last day of validity, key id and sealed key.
 type SealedVoucher = (i64, String, Vec<u8>, Option<NaiveDate>, Option<i64>, Option<Vec<u8>>);
 
-/// The vouchers that an order was delivered, oldest first, opened; without those whose codes were
-/// erased. Reading them is an audited event: append it first (`Command::RevealVouchers`).
+/// Opens the delivered vouchers of an order, oldest first, except those whose codes were erased. Reading them is an audited
+/// event: append it first (`Command::RevealVouchers`).
 pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: OrderId) -> Result<Vec<Revealed>, VaultError> {
     let rows: Vec<SealedVoucher> = sqlx::query_as(
         "SELECT v.id, v.reference, v.sealed, v.expires_on, v.key_id, k.sealed FROM vault.vouchers v
@@ -333,16 +377,16 @@ pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: O
     rows.into_iter().map(open).collect()
 }
 
-/// How many vouchers of one denomination there are.
+/// The number of vouchers of one denomination.
 #[derive(Clone, Debug, FromRow)]
 pub struct Level {
     pub denomination: Decimal,
-    /// Not expired, and nobody's yet.
+    /// Free vouchers that have not expired.
     pub available: i64,
     pub allocated: i64,
 }
 
-/// A product's stock over all shards, by denomination.
+/// Returns a product's stock over all shards, by denomination.
 pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
     sqlx::query_as(concat!(
         "SELECT denomination, count(order_id) AS allocated,
@@ -366,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_needed_is_the_oldest_again() {
+    fn vouchers_that_are_put_back_are_the_oldest_again() {
         let mut shelf = Shelf { vouchers: (1..=4).map(voucher).collect(), ..Shelf::default() };
         let taken = shelf.take(3);
         shelf.put_back(taken.into_iter().rev().collect());

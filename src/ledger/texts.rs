@@ -7,9 +7,9 @@ use ledger_database::PgPool;
 use ledger_events::ShardId;
 use sqlx::PgExecutor;
 
-use super::batch::SealedText;
 use super::keys;
-use crate::secrets::seal::{Keyring, Private, SealError};
+pub use super::keys::VaultError;
+use crate::secrets::seal::{DataKey, Keyring, Private, SealError};
 
 /// Kinds of texts that people write. Each constant's name starts with the entity whose id the text has. `super::erasure`
 /// erases them.
@@ -40,24 +40,28 @@ pub const LOG_INCIDENT_REASON: &str = "log_incident.reason";
 /// Name of the person who owns an operator's token. It is never erased, because the log must show who did what.
 pub const OPERATOR_NAME: &str = "operator.name";
 
-/// Reason why a value in the vault could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum VaultError {
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    #[error("{0} in the vault is damaged: it differs from what was sealed")]
-    Damaged(&'static str),
+/// Prefix of what a sealed response is bound to. The hash of its idempotency key follows.
+pub const RESPONSE_KIND: &str = "idempotency";
+
+/// Returns what a sealed response is bound to.
+pub fn response_kind(key_hash: &[u8; 32]) -> String {
+    format!("{RESPONSE_KIND}.{}", hex::encode(key_hash))
 }
 
-impl VaultError {
-    /// Converts to a database error, for callers that cannot return others.
-    pub(super) fn into_database(self) -> sqlx::Error {
-        match self {
-            Self::Database(error) => error,
-            error => sqlx::Error::Decode(Box::new(error)),
-        }
+/// A text in the vault, sealed.
+#[derive(Clone, Debug)]
+pub struct SealedText {
+    pub kind: &'static str,
+    pub id: i64,
+    pub salt: Vec<u8>,
+    pub sealed: Vec<u8>,
+    /// Data key of the person. None for the service's own texts, and for texts that are older than data keys.
+    pub key: Option<Arc<DataKey>>,
+}
+
+impl SealedText {
+    pub fn open(&self, keyring: &Keyring) -> Result<Private, SealError> {
+        keyring.open_text_under(self.key.as_deref(), self.kind, self.id, &self.sealed)
     }
 }
 

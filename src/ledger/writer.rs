@@ -1,12 +1,14 @@
-//! The group-committing writer: one task a shard takes every command that waits, decides all of
-//! them, writes what was decided in one transaction, and answers every caller.
+//! The group-committing writer. One task per shard takes every command that waits, decides all of them, writes the batch in
+//! one transaction, and replies to every caller.
 //!
-//! What a decision stands on is exact in one of two ways. Either the head is locked first, rows are
-//! loaded, and the decisions written before it is let go. Or, for the commands that come by the
-//! thousand, decisions are made on what the last batch left in memory, and one statement writes
-//! them only if the head still stands where that batch left it: then nobody else has written. So
-//! the next batch is decided while the last one is on its way to the disk, and the head is held
-//! for no longer than one statement takes (`ahead`). Whatever goes wrong there goes the first way.
+//! The state that a decision is based on is exact in one of two ways:
+//!
+//! - The writer locks the head first, loads rows, decides, and writes before it releases the head.
+//! - For pipelined commands, the writer decides on the state that the last batch left in the cache. One statement writes the
+//!   batch, only if the head still stands where the last batch left it: then nobody else has written.
+//!
+//! So the writer decides the next batch while the last one is on its way to the disk, and holds the head for one statement
+//! only ([`pipeline`]). Whatever fails there is run again in the first way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +20,10 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::batch::Batch;
+use super::cache::{UnflushedState, WriterCache};
+use super::commands::DecideError;
 use super::connect;
-use super::decide::{DecideError, decide_all};
-use super::memory::{Memory, Recent};
+use super::decide::{decide_all, reads_of};
 use super::submission::{Reply, Submission, WriteError};
 use super::wake::Wake;
 use crate::batching;
@@ -29,43 +32,37 @@ use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
-mod ahead;
+mod pipeline;
 
-use ahead::{Clock, Flight, Open, landed};
+use pipeline::{Clock, InFlightBatch, OpenBatch, completion};
 
-/// Most commands in one transaction.
+/// Maximum number of commands in one transaction.
 const BATCH_COMMANDS: usize = 512;
-/// How long the database may take for everything before COMMIT, and for COMMIT itself.
+/// Deadline of the database for everything before COMMIT, and for COMMIT itself.
 const PHASE_DEADLINE: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Between two looks for a commit without an answer. Until one succeeds nothing else is written,
+/// Pause between two attempts to find out whether a batch was committed. Until one succeeds the writer writes nothing else,
 /// so that no batch can run twice.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
-/// How long the head is locked first after somebody else was seen to write to the shard.
+/// Time without pipelining after another node has written to the shard.
 const SHARED: Duration = Duration::from_secs(1);
 
 type Replies = Vec<Result<Reply, WriteError>>;
 
-/// How one run of a batch ended.
-enum Run {
-    Committed {
-        replies: Replies,
-        grew: bool,
-    },
-    /// The database refused it before COMMIT, for what is in it.
+/// The outcome of one attempt to run a batch.
+enum BatchOutcome {
+    /// The batch is committed, or writes nothing. `grew` says whether it appended events.
+    Committed { replies: Replies, grew: bool },
+    /// The database refused the batch before COMMIT, because of its content.
     Poisoned(String),
-    /// It took too long before COMMIT; nothing happened.
+    /// The batch took too long before COMMIT. Nothing happened.
     Slow,
-    /// The database could not be asked, or would not now; nothing happened.
-    Away(String),
-    /// What was remembered is not what is there, or may not be; nothing happened.
-    Moved,
-    /// COMMIT was sent and not answered.
-    Unknown {
-        first_event: Uuid,
-        events: usize,
-        replies: Replies,
-    },
+    /// The database was unreachable, or refused to work now. Nothing happened.
+    Unavailable(String),
+    /// The head does not stand where the cache has it, or the cache may be wrong. Nothing happened.
+    HeadConflict,
+    /// COMMIT was sent, and its answer is lost.
+    Unknown { first_event: Uuid, events: usize, replies: Replies },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +83,7 @@ impl BatchError {
         }
     }
 
-    /// The database gave a statement up for taking too long.
+    /// Returns whether the database cancelled a statement that took too long.
     fn is_slow(&self) -> bool {
         let code = self.database().and_then(|error| error.as_database_error()?.code());
         code.is_some_and(|code| code == "57014")
@@ -104,17 +101,17 @@ pub struct Writer {
     heartbeat: Heartbeat,
     connection: Option<PgConnection>,
     plans: connect::Plans,
-    /// For what an open batch needs to know while `connection` writes the one before it.
+    /// Loads rows for the open batch while `connection` writes the batch in flight.
     reading: Option<PgConnection>,
     reading_connector: Connector,
     reading_plans: connect::Plans,
-    /// What this writer's last batch, or the one in flight, leaves to the next one.
-    memory: Option<(Memory, Recent)>,
+    /// State after this writer's last batch, or after the batch in flight.
+    cache: Option<(WriterCache, UnflushedState)>,
     clock: Option<Clock>,
-    /// Somebody else writes to this shard, too: until then the head is locked first.
+    /// Another node writes to this shard, too: until then the writer locks the head first.
     shared_until: Option<Instant>,
-    open: Option<Open>,
-    flight: Option<Flight>,
+    open: Option<OpenBatch>,
+    in_flight: Option<InFlightBatch>,
 }
 
 impl Writer {
@@ -139,26 +136,26 @@ impl Writer {
             reading: None,
             reading_connector: connect::writer_reading(options, shard),
             reading_plans: connect::Plans::default(),
-            memory: None,
+            cache: None,
             clock: None,
             shared_until: None,
             open: None,
-            flight: None,
+            in_flight: None,
         }
     }
 
-    /// Until every sender is gone and the queue is empty.
+    /// Runs until every sender is gone and the queue is empty.
     pub async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
         loop {
-            match self.flight {
+            match self.in_flight {
                 Some(_) => self.heartbeat.beat(),
                 None => self.heartbeat.rest(),
             }
             let room = BATCH_COMMANDS - self.open.as_ref().map_or(0, |open| open.submissions.len());
             tokio::select! {
                 biased;
-                landing = landed(&mut self.flight) => self.settle(landing).await,
+                completed = completion(&mut self.in_flight) => self.settle(completed).await,
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
                     0 => break,
                     _ => {
@@ -168,70 +165,68 @@ impl Writer {
                     }
                 },
             }
-            if self.flight.is_none() {
+            if self.in_flight.is_none() {
                 self.send_open().await;
             }
         }
         self.settle_all().await;
         for connection in [self.connection.take(), self.reading.take()].into_iter().flatten() {
-            _ = connection.close().await; // the server notices anyway
+            _ = connection.close().await; // The server notices a failure anyway.
         }
     }
 
-    /// Runs a batch to its end, the head locked first: answers every caller, bisecting when the
-    /// database refuses it.
+    /// Runs a batch with the head locked first, until every caller has a reply. Bisects a batch that the database refuses.
     async fn execute(&mut self, batch: Vec<Submission>) {
         self.execute_parts(vec![batch]).await;
     }
 
-    /// The last part first.
+    /// Runs parts of a batch, the last part of the list first.
     async fn execute_parts(&mut self, mut parts: Vec<Vec<Submission>>) {
         while let Some(batch) = parts.pop() {
             self.heartbeat.beat();
             let batch = give_up_expired(batch);
             if !batch.is_empty() {
-                let run = self.attempt(&batch).await;
-                parts.extend(self.conclude(batch, run).await);
+                let outcome = self.attempt(&batch).await;
+                parts.extend(self.conclude(batch, outcome).await);
             }
         }
     }
 
-    /// What follows from how a batch went: answers its callers, or returns what is to be run again,
-    /// the last part first.
-    async fn conclude(&mut self, mut batch: Vec<Submission>, run: Run) -> Vec<Vec<Submission>> {
-        match run {
-            Run::Committed { replies, grew } => {
+    /// Replies to the callers of a batch, or returns the parts that must run again, the first one last.
+    async fn conclude(&mut self, mut batch: Vec<Submission>, outcome: BatchOutcome) -> Vec<Vec<Submission>> {
+        match outcome {
+            BatchOutcome::Committed { replies, grew } => {
                 self.finish(batch, replies, grew);
                 vec![]
             }
-            Run::Moved => vec![batch],
-            Run::Poisoned(reason) if batch.len() == 1 => {
-                tracing::error!(shard = self.shard, %reason, "the database refuses a command");
-                answer(batch, |_| Err(WriteError::Refused));
+            BatchOutcome::HeadConflict => vec![batch],
+            BatchOutcome::Poisoned(reason) if batch.len() == 1 => {
+                tracing::error!(shard = self.shard, %reason, "the database refused a command");
+                reply_all(batch, |_| Err(WriteError::Refused));
                 vec![]
             }
-            Run::Poisoned(reason) => {
-                tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refuses a batch: bisecting");
+            BatchOutcome::Poisoned(reason) => {
+                tracing::warn!(shard = self.shard, commands = batch.len(), %reason, "the database refused a batch; bisecting");
                 halves(batch).into()
             }
-            Run::Slow if batch.len() > 1 => {
-                tracing::warn!(shard = self.shard, commands = batch.len(), "a batch takes too long: bisecting");
+            BatchOutcome::Slow if batch.len() > 1 => {
+                tracing::warn!(shard = self.shard, commands = batch.len(), "a batch takes too long; bisecting");
                 halves(batch).into()
             }
-            Run::Slow => vec![batch],
-            Run::Away(reason) => {
-                tracing::warn!(shard = self.shard, %reason, "the database is away: nothing was written");
+            BatchOutcome::Slow => vec![batch],
+            BatchOutcome::Unavailable(reason) => {
+                tracing::warn!(shard = self.shard, %reason, "the database is unavailable and nothing was written; retrying");
                 tokio::time::sleep(RETRY_PAUSE).await;
                 vec![batch]
             }
-            Run::Unknown { first_event, events, replies } => match self.look_for(first_event, &mut batch).await {
+            BatchOutcome::Unknown { first_event, events, replies } => match self.look_for(first_event, &mut batch).await {
                 true => {
                     self.metrics.committed(batch.len(), events, None);
                     self.finish(batch, replies, true);
                     vec![]
                 }
                 false => {
-                    // Who was told that the outcome is unknown may have asked again: run no more.
+                    // A caller that got 504 may have retried, so its command must not run again.
                     batch.retain(|submission| submission.reply.is_some());
                     vec![batch]
                 }
@@ -244,71 +239,73 @@ impl Writer {
             self.wake.committed();
         }
         let mut replies = replies.into_iter();
-        answer(batch, |_| replies.next().unwrap_or(Err(WriteError::OutcomeUnknown)));
+        reply_all(batch, |_| replies.next().unwrap_or(Err(WriteError::OutcomeUnknown)));
     }
 
-    async fn attempt(&mut self, batch: &[Submission]) -> Run {
+    async fn attempt(&mut self, batch: &[Submission]) -> BatchOutcome {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => match self.connector.connect().await {
                 Ok(connection) => connection,
-                Err(error) => return Run::Away(error.to_string()),
+                Err(error) => return BatchOutcome::Unavailable(error.to_string()),
             },
         };
-        let memory = self.memory.take().map(|(memory, _)| memory);
-        let is_remembered = memory.is_some();
-        let memory = memory.unwrap_or_default();
-        let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, memory, batch)).await;
+        let cache = self.cache.take().map(|(cache, _)| cache);
+        let is_cached = cache.is_some();
+        let cache = cache.unwrap_or_default();
+        let prepared = tokio::time::timeout(PHASE_DEADLINE, self.prepare(&mut connection, cache, batch)).await;
         let (decided, replies) = match prepared {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
-            Err(_) => return Run::Slow,
-            Ok(Err(error)) if error.is_slow() => return Run::Slow,
-            Ok(Err(error)) if error.database().is_some_and(connect::is_passing) => return Run::Away(error.to_string()),
+            Err(_) => return BatchOutcome::Slow,
+            Ok(Err(error)) if error.is_slow() => return BatchOutcome::Slow,
+            Ok(Err(error)) if error.database().is_some_and(connect::is_passing) => {
+                return BatchOutcome::Unavailable(error.to_string());
+            }
             Ok(Err(error)) => {
                 self.roll_back(connection).await;
-                // It may be what was remembered that the database does not take, such as ids that were drawn before a
-                // failover and have been drawn again since.
-                return if is_remembered { Run::Moved } else { Run::Poisoned(error.to_string()) };
+                // The cache may be what the database refuses: ids that were drawn before a failover, for example, and have
+                // been drawn again since.
+                return if is_cached { BatchOutcome::HeadConflict } else { BatchOutcome::Poisoned(error.to_string()) };
             }
             Ok(Ok(prepared)) => prepared,
         };
         if decided.is_empty() {
             if self.roll_back(connection).await {
-                self.remember(decided);
+                self.keep_cache(decided);
             }
-            return Run::Committed { replies, grew: false };
+            return BatchOutcome::Committed { replies, grew: false };
         }
-        let first_event = decided.appended.first().map(|event| event.moment.event_id);
+        let first_event = decided.pending.events.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
-                self.metrics.committed(batch.len(), decided.appended.len(), Some(decided.locked_at.elapsed()));
+                self.metrics.committed(batch.len(), decided.pending.events.len(), Some(decided.locked_at.elapsed()));
                 self.connection = Some(connection);
-                self.remember(decided);
-                Run::Committed { replies, grew: first_event.is_some() }
+                self.keep_cache(decided);
+                BatchOutcome::Committed { replies, grew: first_event.is_some() }
             }
-            // Whatever the error says, only the log tells whether it was committed. Without an
-            // event there is nothing that could be done twice.
-            Ok(Err(_)) | Err(_) => unanswered(first_event, decided.appended.len(), replies),
+            // Whatever the error says, only the log shows whether the batch was committed.
+            Ok(Err(_)) | Err(_) => unanswered(first_event, decided.pending.events.len(), replies),
         }
     }
 
-    /// What a batch that was run under the head lock leaves to the next one.
-    fn remember(&mut self, batch: Batch) {
+    /// Keeps the state after a batch that ran under the head lock.
+    fn keep_cache(&mut self, batch: Batch) {
         self.clock = Some(Clock { time: batch.now, read_at: batch.locked_at });
-        self.memory = Some((batch.into_memory().0, Recent::default()));
+        self.cache = Some((batch.into_cache().0, UnflushedState::default()));
     }
 
-    /// Everything before COMMIT.
+    /// Runs everything before COMMIT.
     async fn prepare(
         &mut self,
         connection: &mut PgConnection,
-        memory: Memory,
+        cache: WriterCache,
         submissions: &[Submission],
     ) -> Result<(Batch, Replies), BatchError> {
         if self.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut *connection).await?;
         }
-        let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), memory, submissions).await?;
+        let reads = reads_of(self.shard, submissions);
+        let mut batch = Batch::load(connection, self.shard, self.keyring.clone(), cache, reads).await?;
         let replies = decide_all(&mut batch, submissions)?;
         if !batch.is_empty() {
             batch.write(connection).await?;
@@ -316,8 +313,8 @@ impl Writer {
         Ok((batch, replies))
     }
 
-    /// Keeps a connection whose transaction is over. False if it could not be asked: nothing that was read on it is to be
-    /// remembered then, for the next connection may lead to another server.
+    /// Rolls a transaction back and keeps the connection. Returns false if that fails: the caller must not cache rows that were
+    /// read on the connection, because the next connection may lead to another server.
     async fn roll_back(&mut self, mut connection: PgConnection) -> bool {
         let rolled_back = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(&mut connection)).await;
         let is_well = matches!(rolled_back, Ok(Ok(_)));
@@ -327,23 +324,23 @@ impl Writer {
         is_well
     }
 
-    /// After a COMMIT without an answer: waits the old backend out at the head lock, looks, and sees
-    /// to it that what was not committed never will be.
-    /// Until this is known nothing else is written; callers whose time is up get 504 meanwhile.
+    /// Finds out whether a batch was committed after the answer to COMMIT was lost. Waits at the head lock until the old backend
+    /// is gone, searches the log, and makes sure that a batch that is not there is never committed later. The writer writes
+    /// nothing else meanwhile, and callers whose deadline passes get 504.
     async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
-        tracing::warn!(shard = self.shard, %first_event, "COMMIT was not answered: looking for the batch in the log");
+        tracing::warn!(shard = self.shard, %first_event, "the answer to COMMIT is lost; searching the log for the batch");
         loop {
             self.heartbeat.beat();
             match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event)).await {
                 Ok(Ok(found)) => {
-                    tracing::warn!(shard = self.shard, %first_event, found, "the outcome of the unanswered COMMIT is known");
+                    tracing::warn!(shard = self.shard, %first_event, found, "resolved a COMMIT whose answer was lost");
                     return found;
                 }
                 Ok(Err(_)) | Err(_) => self.connection = None,
             }
             let now = Instant::now();
             for submission in batch.iter_mut().filter(|s| s.deadline <= now) {
-                // It keeps its place, so that the replies still match.
+                // The submission stays in the batch, so that the replies still match.
                 if let Some(reply) = submission.reply.take() {
                     _ = reply.send(Err(WriteError::OutcomeUnknown));
                 }
@@ -365,8 +362,8 @@ impl Writer {
             .fetch_one(&mut connection)
             .await?;
         if !found {
-            // The one statement may still be on its way to the server, where it has locked nothing
-            // yet: when it comes it must not find the head that it was made for.
+            // The one statement may still be on its way to the server, where it has locked nothing yet. When it arrives it must
+            // not find the head that it was made for.
             sqlx::query("UPDATE log_head SET epoch = epoch + 1 WHERE shard_id = $1")
                 .bind(self.shard)
                 .execute(&mut connection)
@@ -378,21 +375,21 @@ impl Writer {
     }
 }
 
-/// Only the log tells whether it was committed. Without an event there is nothing that could be
-/// done twice.
-fn unanswered(first_event: Option<Uuid>, events: usize, replies: Replies) -> Run {
+/// Returns the outcome of a batch whose COMMIT was not answered. Only the log shows whether it was committed; a batch without
+/// events cannot do anything twice.
+fn unanswered(first_event: Option<Uuid>, events: usize, replies: Replies) -> BatchOutcome {
     match first_event {
-        Some(first_event) => Run::Unknown { first_event, events, replies },
-        None => Run::Away("COMMIT was not answered".to_owned()),
+        Some(first_event) => BatchOutcome::Unknown { first_event, events, replies },
+        None => BatchOutcome::Unavailable("the answer to COMMIT is lost".to_owned()),
     }
 }
 
-/// One batch, unless there are commands in it that are decided alone: the last part first.
+/// Splits a batch around solitary commands. The first part is the last of the list.
 fn parts(submissions: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut parts: Vec<Vec<Submission>> = vec![];
     for submission in submissions {
         match parts.last_mut() {
-            Some(part) if !submission.command.is_alone() && !part.iter().any(|other| other.command.is_alone()) => {
+            Some(part) if !submission.command.is_solitary() && !part.iter().any(|other| other.command.is_solitary()) => {
                 part.push(submission)
             }
             _ => parts.push(vec![submission]),
@@ -402,25 +399,25 @@ fn parts(submissions: Vec<Submission>) -> Vec<Vec<Submission>> {
     parts
 }
 
-/// The earlier half on top, so that it runs first.
+/// Splits a batch in two. The earlier half is the last of the list, so that it runs first.
 fn halves(mut batch: Vec<Submission>) -> [Vec<Submission>; 2] {
     let later = batch.split_off(batch.len() / 2);
     [later, batch]
 }
 
-/// Leaves out what its caller gave up, and what is past its deadline before anything was sent.
+/// Drops commands that their callers gave up, and those past their deadline. None of them was sent.
 fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
     let now = Instant::now();
-    let (live, expired): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.claim.take() && s.deadline > now);
-    answer(expired, |_| Err(WriteError::Unavailable));
+    let (live, expired): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.state.take() && s.deadline > now);
+    reply_all(expired, |_| Err(WriteError::Unavailable));
     live
 }
 
-fn answer(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
+fn reply_all(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
     for submission in batch {
         let reply_now = reply(&submission);
         if let Some(reply) = submission.reply {
-            _ = reply.send(reply_now); // a caller that went away does not undo its command
+            _ = reply.send(reply_now); // A caller that went away does not undo its command.
         }
     }
 }

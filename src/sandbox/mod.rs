@@ -16,9 +16,9 @@ use ledger_events::{Actor, Event, ProductId, Recorded};
 use ledger_projections::orders;
 use tokio_util::sync::CancellationToken;
 
-use crate::ledger::command::NewVoucher;
+use crate::ledger::commands::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
-use crate::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin, WriteError, stock};
+use crate::ledger::{CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, stock};
 use crate::secrets::seal::Private;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
@@ -115,8 +115,8 @@ impl Sandbox {
         };
         let mut ids: Vec<ProductId> = first.iter().filter(is_seed).map(|event| event.stream_id).collect();
         for card in &CARDS[ids.len().min(CARDS.len())..] {
-            match ledger.execute(FIRST_SHARD, Command::AddProduct { details: card.details()? }, origin()).await? {
-                Answer::Product(product) => ids.push(product.id),
+            match ledger.execute(FIRST_SHARD, commands::AddProduct { details: card.details()? }, origin()).await? {
+                CommandResult::Product(product) => ids.push(product.id),
                 _ => return Err(SandboxError::Unexpected),
             }
         }
@@ -164,7 +164,7 @@ impl Sandbox {
             let mut wanted = wanted(card.course, available, &waiting, now, self.pace);
             while wanted > 0 {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
-                let command = Command::LoadVouchers { product_id: *product, denomination, vouchers };
+                let command = commands::LoadVouchers { product_id: *product, denomination, vouchers };
                 self.ledger.execute(FIRST_SHARD, command, origin()).await?;
                 added += wanted.min(CHUNK);
                 wanted -= CHUNK;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ledger_events::Actor;
 use rewards_ledger::api::error::Code;
-use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin, WriteError};
+use rewards_ledger::ledger::{FIRST_SHARD, Origin, WriteError, commands};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
@@ -67,7 +67,7 @@ async fn a_read_only_database_counts_as_unavailable() {
     let head = node.head().await;
     let mut admin = node.admin().await;
     set_read_only(&mut admin, true).await;
-    let create = Command::CreateAccount { name: "Another".to_owned() };
+    let create = commands::CreateAccount { name: "Another".to_owned() };
     let origin = Origin { actor: Actor::Operator(0), request_id: "another".to_owned() };
     let body = order(&setup);
     let (place, operator, command) = tokio::join!(
@@ -95,7 +95,7 @@ async fn a_full_queue_answers_503_and_says_when_to_retry() {
     let head = node.head().await;
     let mut holder = node.admin().await;
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
-    let create = Command::CreateAccount { name: "Waits".to_owned() };
+    let create = commands::CreateAccount { name: "Waits".to_owned() };
     let origin = || Origin { actor: Actor::Operator(0), request_id: "waits".to_owned() };
     // A command that the writer takes frees a place in the queue. So retry until the queue is full and stays full.
     let (mut waiting, body) = (vec![], order(&setup));

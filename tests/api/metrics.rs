@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ledger_events::Actor;
 use rewards_ledger::delivery::worker::Worker;
-use rewards_ledger::ledger::{Command, FIRST_SHARD, Origin, health};
+use rewards_ledger::ledger::{FIRST_SHARD, Origin, commands, health};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::Answer;
@@ -186,7 +186,7 @@ async fn commands_behind_one_that_waits_for_the_head_count_as_queued() {
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let put = |name: &str| {
         let origin = Origin { actor: Actor::Operator(0), request_id: name.to_owned() };
-        node.ledger.enqueue(FIRST_SHARD, Command::CreateAccount { name: name.to_owned() }, origin, None).unwrap()
+        node.ledger.enqueue(FIRST_SHARD, commands::CreateAccount { name: name.to_owned() }, origin, None).unwrap()
     };
     let mut waiting = vec![put("first")];
     // The writer takes the command and waits for the head.

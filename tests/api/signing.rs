@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use rewards_ledger::access::request_signature::{header, sign};
-use rewards_ledger::ledger::{Answer as Outcome, Command};
+use rewards_ledger::ledger::{CommandResult as Outcome, commands};
 use rewards_ledger::secrets::seal::random_secret;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -43,7 +43,7 @@ async fn a_new_linked_webhook_gets_the_rotated_secret_as_its_token() {
     let client = node.account("Acme").await;
     let (account_id, credential_id) = (client.account_id, client.credential_id);
     let new_secret = random_secret();
-    let rotate = Command::RotateSigningSecret { account_id, credential_id, new_secret: new_secret.clone() };
+    let rotate = commands::RotateSigningSecret { account_id, credential_id, new_secret: new_secret.clone() };
     let Outcome::Signing { credential, signing_secret } = run(&node.ledger, rotate.clone()).await else { panic!() };
     assert!(credential.has_signing_secret && !credential.hmac_required);
     assert_eq!(signing_secret.as_ref(), Some(&new_secret));
@@ -178,7 +178,7 @@ async fn requiring_signatures_and_rotating_apply_to_the_next_request_on_every_no
         get(node, Some(&signed(first))).await.data(200);
     }
     let (account_id, credential_id) = (client.account_id, client.credential_id);
-    run(&node.ledger, Command::RotateSigningSecret { account_id, credential_id, new_secret: second.clone() }).await;
+    run(&node.ledger, commands::RotateSigningSecret { account_id, credential_id, new_secret: second.clone() }).await;
     for node in [&other, &node] {
         get(node, Some(&signed(first))).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
         get(node, Some(&signed(second.expose()))).await.data(200);

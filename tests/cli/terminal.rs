@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use rewards_ledger::ledger::command::PlaceOrder;
-use rewards_ledger::ledger::{Answer, Command as Ask};
+use rewards_ledger::ledger::commands::PlaceOrder;
+use rewards_ledger::ledger::{Command as Ask, CommandResult};
 use sqlx::ConnectOptions;
 use tokio::process::Command;
 
@@ -51,7 +51,7 @@ async fn what_a_client_wrote_does_nothing_to_a_terminal() {
     }
     let (directory, shop) = (directory(), Shop::open().await);
     let order = PlaceOrder { client_reference: Some(HOSTILE.to_owned()), ..shop.customer.order("10.00", 1) };
-    let Answer::Order(placed) = ledger::run(&shop.ledger, Ask::PlaceOrder(order)).await else { panic!() };
+    let CommandResult::Order(placed) = ledger::run(&shop.ledger, Ask::PlaceOrder(order)).await else { panic!() };
     let head: i64 = sqlx::query_scalar("SELECT position FROM log_head").fetch_one(shop.pool()).await.unwrap();
     let url = shop.options.to_url_lossy().to_string();
     let id = placed.order.id;

@@ -1,8 +1,8 @@
 //! Webhooks never contain voucher codes.
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::NewVoucher;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::ledger::commands::NewVoucher;
 use rewards_ledger::secrets::seal::Private;
 use webhook_client::receiver::Answer;
 
@@ -24,12 +24,12 @@ async fn no_webhook_carries_a_code() {
         expires_on: None,
     });
     let (product_id, denomination) = (shop.customer.product_id, money("10.00"));
-    shop.run(Command::LoadVouchers { product_id, denomination, vouchers: vouchers.collect() }).await;
+    shop.run(commands::LoadVouchers { product_id, denomination, vouchers: vouchers.collect() }).await;
     let [whole, partly] = [shop.order(2).await, shop.order(2).await];
     for order_id in [whole, partly] {
         shop.fulfil(order_id).await;
     }
-    shop.run(Command::RevealVouchers { account_id: shop.customer.account_id, order_id: whole }).await;
+    shop.run(commands::RevealVouchers { account_id: shop.customer.account_id, order_id: whole }).await;
     shop.cancel(partly).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);

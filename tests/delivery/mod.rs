@@ -18,8 +18,8 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries;
 use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::{Round, Worker};
-use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::ledger::commands::WebhookChange;
 use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::Answer;
@@ -78,7 +78,10 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
     let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
-    assert_eq!((delivery.status, delivery.attempt_count, delivery.order_id), ("delivered", 1, order_id));
+    assert_eq!(
+        (delivery.status, delivery.attempt_count, delivery.order_id),
+        (deliveries::DeliveryStatus::Delivered, 1, order_id)
+    );
     assert_eq!((delivery.response_status, delivery.response_body.as_deref()), (Some(201), Some("thanks")));
     assert_eq!(received.body, delivery.payload.unwrap().as_bytes());
     assert_eq!(received.event_id(), Some(&*delivery.event_id.to_string()));
@@ -141,7 +144,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
 
 async fn deactivate(shop: &Shop, webhook_id: i64) {
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
+    shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
 }
 
@@ -202,7 +205,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
 
     let id: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(shop.pool()).await.unwrap();
     let (delivery, attempts) = deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap();
-    assert_eq!((delivery.status, delivery.attempt_count), ("delivered", 1));
+    assert_eq!((delivery.status, delivery.attempt_count), (deliveries::DeliveryStatus::Delivered, 1));
     let shown: Vec<_> = attempts.iter().map(|a| (a.attempt, a.finished_at.is_some())).collect();
     assert_eq!(shown, [(1, false), (1, true)]);
     assert_eq!(attempts[0].started_at, claimed_at, "the start time written at the claim");

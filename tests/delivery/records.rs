@@ -8,8 +8,8 @@ use ledger_projections::deliveries::{self, Attempt, DeliveryFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::delivery::record;
-use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::ledger::commands::WebhookChange;
 use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::Answer;
 
@@ -282,7 +282,7 @@ async fn the_lease_of_a_delivery_that_failed_with_its_node_is_released() {
     let worker = shop.worker(&receiver, DEADLINE);
     assert_eq!(worker.claim_once(SHARD, 2).await.unwrap().len(), 2);
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
+    shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
     let leases = async || {
         worker.once().await.unwrap();

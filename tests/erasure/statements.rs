@@ -5,7 +5,7 @@ use chrono::Utc;
 use ledger_events::Rejection;
 use ledger_events::reconciliation::StatementFormat;
 use rewards_ledger::access::Role;
-use rewards_ledger::ledger::command::ImportStatement;
+use rewards_ledger::ledger::commands::ImportStatement;
 use rewards_ledger::ledger::{Command, WriteError, reader};
 use rewards_ledger::reconciliation::statements::{self, Source};
 use serde_json::{Value, json};

@@ -10,9 +10,9 @@ use ledger_events::replay::ReplayKind;
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::audit::{Progress, verify};
 use rewards_ledger::export::{import, import::import_in_pages};
-use rewards_ledger::ledger::command::{IssueOperatorToken, RegisterWebhook, RequestReplay};
+use rewards_ledger::ledger::commands::{IssueOperatorToken, RegisterWebhook, RequestReplay};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, Ledger, SchemaError};
+use rewards_ledger::ledger::{Command, CommandResult, Ledger, SchemaError, commands};
 use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::Value;
@@ -178,10 +178,10 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
         credential_id: None,
         new_secret: random_secret(),
     };
-    let Answer::Webhook(webhook) = imported.run(Command::RegisterWebhook(register)).await else { panic!() };
+    let CommandResult::Webhook(webhook) = imported.run(Command::RegisterWebhook(register)).await else { panic!() };
     let order = imported.order(1).await;
     imported.fulfil(order).await;
-    imported.run(Command::AddCategory { name: "New".into(), parent_id: None }).await;
+    imported.run(commands::AddCategory { name: "New".into(), parent_id: None }).await;
     let (account, _) = imported.account("New").await;
     let beneficiary = imported.beneficiary().await;
     imported.payout(beneficiary, "1.00").await;
@@ -189,11 +189,11 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
     assert!(account < other.account_id);
     let account_id = imported.customer.account_id;
     let (api_key, api_secret) = (Private::new("qrstuvwx-rest"), Private::new("secret"));
-    imported.run(Command::IssueCredential { account_id, name: "new".into(), api_key, api_secret }).await;
+    imported.run(commands::IssueCredential { account_id, name: "new".into(), api_key, api_secret }).await;
     imported.run(Command::IssueOperatorToken(IssueOperatorToken::of("new", OperatorRole::Auditor, &Private::new("new")))).await;
     let (webhook_id, kind) = (webhook.webhook.id, ReplayKind::Missed);
     imported.run(Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from: 1, per_second: 1 })).await;
-    imported.run(Command::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
+    imported.run(commands::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
     imported.project().await;
     let pending = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
     assert!(count(&options, pending).await >= 2, "new events are delivered");
@@ -338,7 +338,7 @@ async fn events_of_another_writer_stop_the_import() {
         let node = node.clone();
         move |progress: Progress| {
             if progress.stage == "import" {
-                let add = Command::AddCategory { name: "Other".into(), parent_id: None };
+                let add = commands::AddCategory { name: "Other".into(), parent_id: None };
                 _ = node.enqueue(SHARD, add, ledger::origin(), None).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }

@@ -5,7 +5,7 @@ use ledger_database::Connector;
 use ledger_events::Rejection;
 use ledger_projections::write::{Head, Write};
 use rewards_ledger::audit::verify;
-use rewards_ledger::ledger::{Command, WriteError};
+use rewards_ledger::ledger::{Command, WriteError, commands};
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ async fn a_batch_whose_rollback_failed_is_not_cached() {
     ledger::run(&node, order(&customer, "10.00")).await;
 
     proxy.cut_at_next_rollback();
-    let unknown = Command::FundWallet {
+    let unknown = commands::FundWallet {
         account_id: None,
         wallet_id: i64::MAX,
         amount: money("1.00"),

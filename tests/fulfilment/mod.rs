@@ -7,7 +7,7 @@ use std::time::Duration;
 use ledger_events::order::OrderStatus;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::projector::Step;
-use rewards_ledger::ledger::{Command, Ledger};
+use rewards_ledger::ledger::{Ledger, commands};
 
 use crate::support::ledger;
 use crate::support::shop::{DEADLINE, SHARD, Shop};
@@ -164,7 +164,7 @@ async fn new_stock_at_another_node_wakes_fulfilment() {
     let mut grown = shop.ledger.wake().subscribe();
     let heard = tokio::time::timeout(DEADLINE, async {
         loop {
-            ledger::run(&other, Command::CreateAccount { name: "Heard of".to_owned() }).await;
+            ledger::run(&other, commands::CreateAccount { name: "Heard of".to_owned() }).await;
             if tokio::time::timeout(Duration::from_millis(200), grown.changed()).await.is_ok() {
                 return;
             }

@@ -2,8 +2,8 @@
 
 use rewards_ledger::access::Passwords;
 use rewards_ledger::audit::verify_with;
-use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::WebhookChange;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::ledger::commands::WebhookChange;
 use rewards_ledger::secrets::seal::Private;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -238,7 +238,7 @@ async fn verify_names_a_restored_old_signing_secret() {
     .await
     .unwrap();
     let (account_id, new_secret) = (shop.customer.account_id, Private::new("another"));
-    shop.run(Command::RotateSigningSecret { account_id, credential_id: 1, new_secret }).await;
+    shop.run(commands::RotateSigningSecret { account_id, credential_id: 1, new_secret }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     // Both values as the service wrote them earlier.
     let mut admin = shop.admin().await;
@@ -254,7 +254,7 @@ async fn verify_names_a_restored_old_webhook_url() {
     let before: (Vec<u8>, Vec<u8>) =
         sqlx::query_as("SELECT salt, sealed FROM vault.texts WHERE kind = 'webhook.url'").fetch_one(shop.pool()).await.unwrap();
     let change = WebhookChange { url: Some(Private::new("https://example.com/b")), ..WebhookChange::default() };
-    shop.run(Command::UpdateWebhook { account_id: shop.customer.account_id, webhook_id: webhook, change }).await;
+    shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id: webhook, change }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     let mut admin = shop.admin().await;
     let back = sqlx::query("UPDATE vault.texts SET salt = $1, sealed = $2 WHERE kind = 'webhook.url'");

@@ -16,7 +16,7 @@ use ledger_projections::listing::pages::Thresholds;
 use ledger_projections::orders::{self, OrderFilter};
 use ledger_projections::page::Page;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::reader;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;

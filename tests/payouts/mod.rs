@@ -4,15 +4,15 @@ use futures::future::join_all;
 use ledger_events::payout::PayoutStatus;
 use ledger_events::{Money, Rejection};
 use rewards_ledger::audit::verify;
-use rewards_ledger::ledger::command::{PayoutOutcome, RequestPayout};
-use rewards_ledger::ledger::{Answer, Command, WriteError};
+use rewards_ledger::ledger::commands::{PayoutOutcome, RequestPayout};
+use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands};
 
 use crate::support::ledger::{SHARD, open, origin};
 use crate::support::shop::Shop;
 
-fn status(answer: Result<Answer, WriteError>) -> Result<PayoutStatus, Rejection> {
+fn status(answer: Result<CommandResult, WriteError>) -> Result<PayoutStatus, Rejection> {
     match answer {
-        Ok(Answer::Payout(view)) => Ok(view.payout.status),
+        Ok(CommandResult::Payout(view)) => Ok(view.payout.status),
         Err(WriteError::Rejected(rejection)) => Err(rejection),
         other => panic!("{other:?}"),
     }
@@ -44,12 +44,12 @@ async fn a_concurrent_cancel_and_settle_on_two_nodes_have_exactly_one_winner() {
     let mut won = [0, 0];
     for round in 0..40 {
         let payout_id = shop.payout(to, "7.00").await;
-        let cancel = Command::CancelPayout { account_id: shop.customer.account_id, payout_id };
+        let cancel = commands::CancelPayout { account_id: shop.customer.account_id, payout_id };
         let outcome = match round % 2 {
             0 => PayoutOutcome::Paid,
             _ => PayoutOutcome::Failed { reason: None },
         };
-        let settle = Command::SettlePayout { payout_id, outcome };
+        let settle = commands::SettlePayout { payout_id, outcome };
         // Each command is submitted first in some rounds.
         let (cancelled, settled) = match round % 4 {
             0 | 1 => tokio::join!(shop.ledger.execute(SHARD, cancel, origin()), other.execute(SHARD, settle, origin())),
@@ -91,7 +91,7 @@ async fn concurrent_payouts_do_not_overdraw_the_wallet() {
     let settled = join_all((1..=10).map(|payout_id| {
         let node = if payout_id % 2 == 0 { &shop.ledger } else { &other };
         let outcome = if payout_id <= 3 { PayoutOutcome::Failed { reason: None } } else { PayoutOutcome::Paid };
-        node.execute(SHARD, Command::SettlePayout { payout_id, outcome }, origin())
+        node.execute(SHARD, commands::SettlePayout { payout_id, outcome }, origin())
     }))
     .await;
     assert!(settled.into_iter().map(status).all(|answer| answer.is_ok()));
@@ -114,7 +114,7 @@ async fn one_reference_makes_one_payout_on_two_nodes() {
     let views: Vec<_> = answers
         .into_iter()
         .map(|answer| match answer {
-            Ok(Answer::Payout(view)) => view,
+            Ok(CommandResult::Payout(view)) => view,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -128,15 +128,15 @@ async fn a_command_sees_the_earlier_commands_of_its_batch() {
     let shop = Shop::open().await;
     let to = shop.beneficiary().await;
     let (account_id, payout_id) = (shop.customer.account_id, shop.payout(to, "5.00").await);
-    let paid = Command::SettlePayout { payout_id, outcome: PayoutOutcome::Paid };
+    let paid: Command = commands::SettlePayout { payout_id, outcome: PayoutOutcome::Paid }.into();
     let submitted = [
         Command::RequestPayout(shop.payout_of(to, "1.00")),
         paid.clone(),
-        Command::CancelPayout { account_id, payout_id },
+        commands::CancelPayout { account_id, payout_id }.into(),
         paid,
-        Command::DeleteBeneficiary { account_id, beneficiary_id: to },
+        commands::DeleteBeneficiary { account_id, beneficiary_id: to }.into(),
         Command::RequestPayout(shop.payout_of(to, "1.00")),
-        Command::DeleteBeneficiary { account_id, beneficiary_id: to },
+        commands::DeleteBeneficiary { account_id, beneficiary_id: to }.into(),
     ];
     let waiting: Vec<_> =
         submitted.into_iter().map(|command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap()).collect();

@@ -7,7 +7,7 @@ use ledger_events::Money;
 use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::projector::Step;
-use rewards_ledger::ledger::{Answer, Command, reader};
+use rewards_ledger::ledger::{CommandResult, commands, reader};
 use rewards_ledger::secrets::seal::Private;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -250,15 +250,15 @@ async fn grouped(shop: &Shop, by: &str) -> Moved {
 
 /// Opens a wallet in another currency, with movements on days of its own.
 async fn dollars(shop: &Shop) {
-    let open = Command::OpenWallet { account_id: shop.customer.account_id, currency: "USD".parse().unwrap() };
-    let Answer::Wallet(wallet) = shop.run(open).await else { panic!("no wallet") };
+    let open = commands::OpenWallet { account_id: shop.customer.account_id, currency: "USD".parse().unwrap() };
+    let CommandResult::Wallet(wallet) = shop.run(open).await else { panic!("no wallet") };
     for (n, amount) in ["100.10", "0.01", "3.33"].into_iter().enumerate() {
         let (amount, reference) = (ledger::money(amount), format!("dollars {n}"));
-        shop.run(Command::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference, note: None }).await;
+        shop.run(commands::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference, note: None }).await;
         shop.orders(shop.customer.account_id, 4).await; // some hours pass
         let direction = if n == 1 { Direction::Credit } else { Direction::Debit };
         let reason = Private::new("rounding");
-        shop.run(Command::AdjustWallet { wallet_id: wallet.id, direction, amount: ledger::money("0.07"), reason }).await;
+        shop.run(commands::AdjustWallet { wallet_id: wallet.id, direction, amount: ledger::money("0.07"), reason }).await;
         shop.orders(shop.customer.account_id, 4).await;
     }
 }

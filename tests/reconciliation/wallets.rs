@@ -3,7 +3,7 @@
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::{AccountId, WalletId};
 use rewards_ledger::ledger::projector::Step;
-use rewards_ledger::ledger::{Answer, Command, reader};
+use rewards_ledger::ledger::{CommandResult, commands, reader};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -35,7 +35,9 @@ struct Quiet {
 
 async fn quiet(shop: &Shop) -> Quiet {
     let (account, wallet) = shop.account("Quiet").await;
-    let Answer::Account(other) = shop.run(Command::CreateAccount { name: "Other".into() }).await else { panic!("no account") };
+    let CommandResult::Account(other) = shop.run(commands::CreateAccount { name: "Other".into() }).await else {
+        panic!("no account")
+    };
     shop.orders(account, 2).await;
     shop.orders(shop.customer.account_id, 40).await;
     spread(shop).await;

@@ -6,7 +6,7 @@ use ledger_projections::deliveries::MOST_MADE;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::Command;
-use rewards_ledger::ledger::command::RequestReplay;
+use rewards_ledger::ledger::commands::RequestReplay;
 use rewards_ledger::ledger::projector::Step;
 
 use crate::support::shop::{SHARD, Shop};

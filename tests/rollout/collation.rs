@@ -3,7 +3,7 @@
 use embedded_postgres::Server;
 use rewards_ledger::ledger::schema::contract::{contract, dependent};
 use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
-use rewards_ledger::ledger::{self, Command};
+use rewards_ledger::ledger::{self, commands};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use webhook_client::receiver::Answer;
@@ -130,7 +130,7 @@ async fn an_interrupted_contraction_continues() {
     let ledger = open(&options).await;
     let wallet_id = Customer::with(&ledger, "100.00").await.wallet_id;
     let amount = money("1.00");
-    let funding = Command::FundWallet { account_id: None, wallet_id, amount, reference: "once".to_owned(), note: None };
+    let funding = commands::FundWallet { account_id: None, wallet_id, amount, reference: "once".to_owned(), note: None };
     crate::support::ledger::run(&ledger, funding).await;
     let twice = "INSERT INTO wallet_transactions (shard_id, id, position, wallet_id, account_id, type, category, amount, balance_after,
             currency, order_id, reference, created_at)

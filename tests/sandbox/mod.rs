@@ -6,8 +6,8 @@ use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, OrderId};
 use ledger_projections::orders;
 use rewards_ledger::fulfilment::Fulfilment;
-use rewards_ledger::ledger::command::PlaceOrder;
-use rewards_ledger::ledger::{Answer, Command, Ledger, stock};
+use rewards_ledger::ledger::commands::PlaceOrder;
+use rewards_ledger::ledger::{Command, CommandResult, Ledger, commands, stock};
 use rewards_ledger::sandbox::cards::Course;
 use rewards_ledger::sandbox::{Pace, Sandbox, SandboxError, open as open_if};
 use rewards_ledger::telemetry::Metrics;
@@ -38,11 +38,13 @@ impl Stage {
         let options: PgConnectOptions = database.url.parse().unwrap();
         let ledger = open(&options).await;
         let sandbox = Sandbox::open(&ledger, ledger.pool().clone(), PACE).await.unwrap();
-        let Answer::Account(account) = run(&ledger, Command::CreateAccount { name: "Tester".into() }).await else { panic!() };
-        let open = Command::OpenWallet { account_id: account.id, currency: "USD".parse().unwrap() };
-        let Answer::Wallet(wallet) = run(&ledger, open).await else { panic!() };
+        let CommandResult::Account(account) = run(&ledger, commands::CreateAccount { name: "Tester".into() }).await else {
+            panic!()
+        };
+        let open = commands::OpenWallet { account_id: account.id, currency: "USD".parse().unwrap() };
+        let CommandResult::Wallet(wallet) = run(&ledger, open).await else { panic!() };
         let amount = money("1000000.00");
-        run(&ledger, Command::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference: "f".into(), note: None })
+        run(&ledger, commands::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference: "f".into(), note: None })
             .await;
         let fulfilment = Fulfilment::new(ledger.clone(), Metrics::default());
         Stage { ledger, sandbox, fulfilment, account_id: account.id, options, _database: database }
@@ -58,7 +60,7 @@ impl Stage {
             client_reference: None,
             metadata: None,
         };
-        let Answer::Order(view) = run(&self.ledger, Command::PlaceOrder(order)).await else { panic!() };
+        let CommandResult::Order(view) = run(&self.ledger, Command::PlaceOrder(order)).await else { panic!() };
         view.order.id
     }
 
@@ -170,18 +172,20 @@ async fn a_sandbox_has_a_database_of_its_own() {
     let refused = open_if(false, &stage.ledger, stage.ledger.pool()).await;
     assert!(matches!(refused, Err(SandboxError::IsASandbox)));
     // A suspended account cannot fund itself, and no account can fund the wallet of another.
-    let fund = |account_id, wallet_id| Command::FundWallet {
+    let fund = |account_id, wallet_id| commands::FundWallet {
         account_id: Some(account_id),
         wallet_id,
         amount: money("1.00"),
         reference: uuid::Uuid::new_v4().to_string(),
         note: None,
     };
-    let Answer::Account(other) = run(&stage.ledger, Command::CreateAccount { name: "Other".into() }).await else { panic!() };
+    let CommandResult::Account(other) = run(&stage.ledger, commands::CreateAccount { name: "Other".into() }).await else {
+        panic!()
+    };
     let refused = stage.ledger.execute(SHARD, fund(other.id, 1), origin()).await.unwrap_err();
     assert_eq!(refused.to_string(), "not found");
     let status = ledger_events::account::AccountStatus::Suspended;
-    run(&stage.ledger, Command::SetAccountStatus { account_id: stage.account_id, status }).await;
+    run(&stage.ledger, commands::SetAccountStatus { account_id: stage.account_id, status }).await;
     let refused = stage.ledger.execute(SHARD, fund(stage.account_id, 1), origin()).await.unwrap_err();
     assert_eq!(refused.to_string(), "the account is suspended");
 }

@@ -13,12 +13,13 @@ use ledger_events::wallet::Direction;
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, OrderId, Rejection, ReplayId, StatementId, UserId, WebhookId};
 use rewards_ledger::delivery::replay::Replayer;
-use rewards_ledger::ledger::command::{
+use rewards_ledger::ledger::commands::{
     ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay,
     WebhookChange,
 };
-use rewards_ledger::ledger::erasure::{Subject, run};
-use rewards_ledger::ledger::{Answer, Command, WriteError, images};
+use rewards_ledger::ledger::eraser;
+use rewards_ledger::ledger::erasure::Subject;
+use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands, images};
 use rewards_ledger::reconciliation::statements::{self, Source};
 use rewards_ledger::secrets::seal::Private;
 use sha2::{Digest, Sha256};
@@ -57,26 +58,26 @@ impl Shop {
     /// changed and deleted, a suspended account, a discount and an image.
     pub async fn history(&self) -> Left {
         let (account, order) = (self.customer.account_id, |denomination, quantity| self.customer.order(denomination, quantity));
-        self.run(Command::AddCategory { name: "Games".into(), parent_id: None }).await;
-        let issue = Command::IssueCredential {
+        self.run(commands::AddCategory { name: "Games".into(), parent_id: None }).await;
+        let issue = commands::IssueCredential {
             account_id: self.customer.account_id,
             name: "key".into(),
             api_key: Private::new("abcdefgh-rest"),
             api_secret: Private::new("secret"),
         };
-        let Answer::Credential(credential) = self.run(issue).await else { panic!() };
+        let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
         let (account_id, credential_id) = (credential.account_id, credential.id);
         let new_secret = Private::new("signing");
         let is_required = true;
-        self.run(Command::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
-        self.run(Command::RotateSigningSecret { account_id, credential_id, new_secret }).await;
+        self.run(commands::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
+        self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret }).await;
         let user_id = self.user(account_id, "a@example.com").await;
         self.user(account_id, "b@example.com").await;
         let change =
             ChangeUser { account_id, user_id, role: Some(UserRole::Owner), password_hash: Some(Private::new("$argon2id$")) };
         self.run(Command::ChangeUser(change)).await;
-        self.run(Command::EndSessions { account_id, user_id }).await;
-        self.run(Command::RemoveUser { account_id, user_id }).await;
+        self.run(commands::EndSessions { account_id, user_id }).await;
+        self.run(commands::RemoveUser { account_id, user_id }).await;
         let all = self.webhook_for(account, URL, &WebhookEventType::ALL).await.0;
         let some = self.webhook_for(account, URL, &[WebhookEventType::OrderDelivered]).await.0;
         let delivered = self.place(order("10.00", 2)).await;
@@ -87,24 +88,24 @@ impl Shop {
             category_id: None,
             discount: money("2.50").try_into().unwrap(),
         };
-        self.run(Command::SetDiscount { account_id: self.customer.account_id, rule }).await;
+        self.run(commands::SetDiscount { account_id: self.customer.account_id, rule }).await;
         let partial = self.place(order("10.00", 5)).await;
         self.fulfil(partial).await;
         self.listens(some, false).await;
         let delayed = self.place(order("25.00", 1)).await;
         self.fulfil(delayed).await;
         for order_id in [partial, delayed] {
-            self.run(Command::CancelOrder {
+            self.run(commands::CancelOrder {
                 account_id: Some(self.customer.account_id),
                 order_id,
                 reason: Some(Private::new("why")),
             })
             .await;
         }
-        self.run(Command::RevealVouchers { account_id: self.customer.account_id, order_id: delivered }).await;
+        self.run(commands::RevealVouchers { account_id: self.customer.account_id, order_id: delivered }).await;
         self.project().await;
-        self.run(Command::DeleteWebhook { account_id: self.customer.account_id, webhook_id: some }).await;
-        let Answer::Account(other) = self.run(Command::CreateAccount { name: "Other".into() }).await else { panic!() };
+        self.run(commands::DeleteWebhook { account_id: self.customer.account_id, webhook_id: some }).await;
+        let CommandResult::Account(other) = self.run(commands::CreateAccount { name: "Other".into() }).await else { panic!() };
         self.suspend(other.id).await;
         self.payouts().await;
         for _ in 0..5 {
@@ -113,7 +114,7 @@ impl Shop {
         self.image().await;
         let statement = self.statement().await;
         self.project().await;
-        self.run(Command::TestWebhook { account_id: account, webhook_id: all }).await;
+        self.run(commands::TestWebhook { account_id: account, webhook_id: all }).await;
         // A webhook with a replay of earlier events, of which one step of several is done.
         let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
         let replay = self.replay(late, 2).await;
@@ -127,7 +128,7 @@ impl Shop {
         let Left { all, late, .. } = left;
         for direction in [Direction::Credit, Direction::Debit] {
             let (wallet_id, amount, reason) = (self.customer.wallet_id, money("1.50"), Private::new("a correction"));
-            self.run(Command::AdjustWallet { wallet_id, direction, amount, reason }).await;
+            self.run(commands::AdjustWallet { wallet_id, direction, amount, reason }).await;
         }
         self.access().await;
         // Switching the webhook off fails its pending deliveries, which are then retried.
@@ -138,10 +139,10 @@ impl Shop {
         let failed: Vec<i64> = sqlx::query_scalar(failed).bind(all).fetch_all(self.pool()).await.unwrap();
         assert_eq!(failed.len(), 2);
         for delivery_id in failed {
-            self.run(Command::RetryDelivery { account_id: self.customer.account_id, delivery_id }).await;
+            self.run(commands::RetryDelivery { account_id: self.customer.account_id, delivery_id }).await;
         }
         // Replays that end by an operator, by completion, and because the webhook is switched off.
-        self.run(Command::CancelReplay { replay_id: left.replay }).await;
+        self.run(commands::CancelReplay { replay_id: left.replay }).await;
         self.replay(all, 500).await;
         self.advance().await;
         self.replay(late, 1).await;
@@ -157,21 +158,21 @@ impl Shop {
     pub async fn access(&self) {
         let account_id = self.customer.account_id;
         let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
-        let issue = Command::IssueCredential { account_id, name: "another".into(), api_key, api_secret };
-        let Answer::Credential(credential) = self.run(issue).await else { panic!() };
-        self.run(Command::RevokeCredential { account_id, credential_id: credential.id }).await;
+        let issue = commands::IssueCredential { account_id, name: "another".into(), api_key, api_secret };
+        let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
+        self.run(commands::RevokeCredential { account_id, credential_id: credential.id }).await;
         for (name, is_revoked) in [("ada", true), ("grace", false)] {
             let token = IssueOperatorToken::of(name, OperatorRole::Finance, &Private::new(name));
-            let Answer::OperatorToken { id } = self.run(Command::IssueOperatorToken(token)).await else { panic!() };
+            let CommandResult::OperatorToken { id } = self.run(Command::IssueOperatorToken(token)).await else { panic!() };
             if is_revoked {
-                self.run(Command::RevokeOperatorToken { id }).await;
+                self.run(commands::RevokeOperatorToken { id }).await;
             }
         }
         let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')";
         sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
-        self.run(Command::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
+        self.run(commands::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
         let day = |text: &str| text.parse().unwrap();
-        self.run(Command::DeclareEmergencySunset(EmergencySunsetDeclared {
+        self.run(commands::DeclareEmergencySunset(EmergencySunsetDeclared {
             deprecation_date: Some(day("2026-12-01")),
             sunset_date: day("2027-03-01"),
             reason: "The signing keys leaked.".into(),
@@ -210,30 +211,30 @@ impl Shop {
             Subject::Statement { id, line: None },
         ] {
             let reason = Private::new("they asked for it");
-            let report = run::erase(&self.ledger, subject, &reason, &origin(), |_| {}).await.unwrap();
+            let report = eraser::erase(&self.ledger, subject, &reason, &origin(), |_| {}).await.unwrap();
             assert_eq!(report.events.len(), 1, "{subject:?}");
         }
     }
 
     async fn user(&self, account_id: AccountId, email: &str) -> UserId {
-        let Answer::User(user) = self.run(create_user(account_id, email)).await else { panic!() };
+        let CommandResult::User(user) = self.run(create_user(account_id, email)).await else { panic!() };
         user.id
     }
 
     async fn suspend(&self, account_id: AccountId) {
-        self.run(Command::SetAccountStatus { account_id, status: AccountStatus::Suspended }).await;
+        self.run(commands::SetAccountStatus { account_id, status: AccountStatus::Suspended }).await;
     }
 
     async fn listens(&self, webhook_id: WebhookId, is_active: bool) {
         let change = WebhookChange { is_active: Some(is_active), ..WebhookChange::default() };
-        self.run(Command::UpdateWebhook { account_id: self.customer.account_id, webhook_id, change }).await;
+        self.run(commands::UpdateWebhook { account_id: self.customer.account_id, webhook_id, change }).await;
     }
 
     /// Requests a replay of a webhook's missed events.
     async fn replay(&self, webhook_id: WebhookId, per_second: i32) -> ReplayId {
         let account_id = self.customer.account_id;
         let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second };
-        let Answer::Replay(replay) = self.run(Command::RequestReplay(replay)).await else { panic!() };
+        let CommandResult::Replay(replay) = self.run(Command::RequestReplay(replay)).await else { panic!() };
         replay.id
     }
 
@@ -253,13 +254,13 @@ impl Shop {
         let keyring = super::ledger::keyring();
         let imported = statements::store(self.pool(), &keyring, csv.as_bytes(), StatementFormat::Csv, &lines).await.unwrap();
         let imported = self.run(Command::ImportStatement(ImportStatement(imported))).await;
-        let Answer::Statement { statement, is_new: true } = imported else { panic!() };
+        let CommandResult::Statement { statement, is_new: true } = imported else { panic!() };
         let statement_id = statement.id;
         for (line, decision) in [(1, Decision::Funding { transaction_id: 1 }), (2, Decision::Ignored)] {
             let reason = Private::new("because");
             self.run(Command::DecideMatch(DecideMatch { statement_id, line, decision, reason })).await;
         }
-        self.run(Command::RevokeMatchDecision { statement_id, line: 2, reason: Private::new("no") }).await;
+        self.run(commands::RevokeMatchDecision { statement_id, line: 2, reason: Private::new("no") }).await;
         statement_id
     }
 
@@ -269,9 +270,9 @@ impl Shop {
         let sha256: [u8; 32] = Sha256::digest(bytes).into();
         images::store(self.pool(), product_id, &sha256, bytes).await.unwrap();
         let image = ProductImageSet { sha256: hex::encode(sha256), content_type: ImageType::Jpeg, size: bytes.len() as i32 };
-        self.run(Command::SetProductImage { product_id, image }).await;
+        self.run(commands::SetProductImage { product_id, image }).await;
         let change = ProductChange { terms: Some("None.".into()), ..ProductChange::default() };
-        self.run(Command::ChangeProduct { product_id, change }).await;
+        self.run(commands::ChangeProduct { product_id, change }).await;
     }
 
     /// Makes a paid, a failed, a cancelled and a pending payout to a beneficiary, who is then deleted.
@@ -285,11 +286,11 @@ impl Shop {
         ];
         let reason = Some(Private::new("the account is closed"));
         for (payout_id, outcome) in [(paid, PayoutOutcome::Paid), (failed, PayoutOutcome::Failed { reason })] {
-            self.run(Command::SettlePayout { payout_id, outcome }).await;
+            self.run(commands::SettlePayout { payout_id, outcome }).await;
         }
         let account_id = self.customer.account_id;
-        self.run(Command::CancelPayout { account_id, payout_id: cancelled }).await;
-        self.run(Command::DeleteBeneficiary { account_id, beneficiary_id: to }).await;
+        self.run(commands::CancelPayout { account_id, payout_id: cancelled }).await;
+        self.run(commands::DeleteBeneficiary { account_id, beneficiary_id: to }).await;
     }
 
     /// Changes the tables as a superuser can, bypassing the triggers.

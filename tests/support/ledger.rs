@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
-use rewards_ledger::ledger::command::PlaceOrder;
-use rewards_ledger::ledger::{Answer, Command, FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::ledger::commands::PlaceOrder;
+use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, commands};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
@@ -40,7 +40,7 @@ pub fn money(text: &str) -> Money {
 }
 
 /// Runs a command, which must succeed.
-pub async fn run(ledger: &Ledger, command: Command) -> Answer {
+pub async fn run(ledger: &Ledger, command: impl Into<Command>) -> CommandResult {
     ledger.execute(SHARD, command, origin()).await.unwrap()
 }
 
@@ -73,11 +73,11 @@ impl Customer {
 
 /// Creates an account with a wallet in EUR that holds this amount.
 pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, WalletId) {
-    let Answer::Account(account) = run(ledger, Command::CreateAccount { name: name.to_owned() }).await else { panic!() };
-    let open = Command::OpenWallet { account_id: account.id, currency: "EUR".parse().unwrap() };
-    let Answer::Wallet(wallet) = run(ledger, open).await else { panic!() };
+    let CommandResult::Account(account) = run(ledger, commands::CreateAccount { name: name.to_owned() }).await else { panic!() };
+    let open = commands::OpenWallet { account_id: account.id, currency: "EUR".parse().unwrap() };
+    let CommandResult::Wallet(wallet) = run(ledger, open).await else { panic!() };
     let reference = format!("opening of {}", wallet.id);
-    run(ledger, Command::FundWallet { account_id: None, wallet_id: wallet.id, amount: money(balance), reference, note: None })
+    run(ledger, commands::FundWallet { account_id: None, wallet_id: wallet.id, amount: money(balance), reference, note: None })
         .await;
     (account.id, wallet.id)
 }
@@ -96,6 +96,6 @@ pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
         terms: String::new(),
         is_active: true,
     };
-    let Answer::Product(product) = run(ledger, Command::AddProduct { details }).await else { panic!() };
+    let CommandResult::Product(product) = run(ledger, commands::AddProduct { details }).await else { panic!() };
     product.id
 }

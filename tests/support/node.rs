@@ -6,9 +6,9 @@ use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::access::{Role, Sessions};
 use rewards_ledger::api::{self, Surface};
-use rewards_ledger::ledger::command::{Command, IssueOperatorToken};
+use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands};
 use rewards_ledger::node::serving::{self, ApiSettings, Connections};
 use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
@@ -358,7 +358,7 @@ impl Node {
     /// Runs fulfilment for one order.
     pub async fn fulfil(&self, order_id: i64) {
         let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-        self.ledger.execute(FIRST_SHARD, Command::FulfilOrder { order_id }, origin).await.unwrap();
+        self.ledger.execute(FIRST_SHARD, commands::FulfilOrder { order_id }, origin).await.unwrap();
     }
 }
 

@@ -11,9 +11,9 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, WalletId, WebhookId};
 use ledger_projections::orders;
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
-use rewards_ledger::ledger::command::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
+use rewards_ledger::ledger::commands::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::ledger::{Answer, Command, Ledger, NewDeliveries, connect};
+use rewards_ledger::ledger::{Command, CommandResult, Ledger, NewDeliveries, commands, connect};
 use rewards_ledger::secrets::seal::{Private, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
@@ -66,7 +66,7 @@ impl Shop {
         self.options.connect().await.unwrap()
     }
 
-    pub async fn run(&self, command: Command) -> Answer {
+    pub async fn run(&self, command: impl Into<Command>) -> CommandResult {
         ledger::run(&self.ledger, command).await
     }
 
@@ -93,11 +93,11 @@ impl Shop {
             })
             .collect();
         let (product_id, denomination) = (self.customer.product_id, money("10.00"));
-        Command::LoadVouchers { product_id, denomination, vouchers }
+        commands::LoadVouchers { product_id, denomination, vouchers }.into()
     }
 
     pub async fn place(&self, order: PlaceOrder) -> OrderId {
-        let Answer::Order(view) = self.run(Command::PlaceOrder(order)).await else { panic!("no order") };
+        let CommandResult::Order(view) = self.run(Command::PlaceOrder(order)).await else { panic!("no order") };
         view.order.id
     }
 
@@ -113,11 +113,11 @@ impl Shop {
     }
 
     pub async fn fulfil(&self, order_id: OrderId) {
-        self.run(Command::FulfilOrder { order_id }).await;
+        self.run(commands::FulfilOrder { order_id }).await;
     }
 
     pub async fn cancel(&self, order_id: OrderId) {
-        self.run(Command::CancelOrder { account_id: None, order_id, reason: None }).await;
+        self.run(commands::CancelOrder { account_id: None, order_id, reason: None }).await;
     }
 
     pub async fn find(&self, order_id: OrderId) -> Order {
@@ -138,7 +138,7 @@ impl Shop {
             credential_id: None,
             new_secret: random_secret(),
         };
-        let Answer::Webhook(view) = self.run(Command::RegisterWebhook(command)).await else { panic!("no webhook") };
+        let CommandResult::Webhook(view) = self.run(Command::RegisterWebhook(command)).await else { panic!("no webhook") };
         (view.webhook.id, view.token.unwrap().expose().to_owned())
     }
 
@@ -152,7 +152,7 @@ impl Shop {
             profile: Private::new(r#"{"name":"Ada","account_last4":"3000","bank_code":null}"#),
             account_number: Private::new("DE89370400440532013000"),
         };
-        let Answer::Beneficiary(view) = self.run(Command::AddBeneficiary(command)).await else { panic!("no beneficiary") };
+        let CommandResult::Beneficiary(view) = self.run(Command::AddBeneficiary(command)).await else { panic!("no beneficiary") };
         view.beneficiary.id
     }
 
@@ -164,7 +164,7 @@ impl Shop {
 
     pub async fn payout(&self, beneficiary_id: BeneficiaryId, amount: &str) -> PayoutId {
         let command = Command::RequestPayout(self.payout_of(beneficiary_id, amount));
-        let Answer::Payout(view) = self.run(command).await else { panic!("no payout") };
+        let CommandResult::Payout(view) = self.run(command).await else { panic!("no payout") };
         view.payout.id
     }
 

@@ -3,8 +3,8 @@
 use super::pipeline::{hold_head, let_go, settled};
 use super::*;
 
-fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
-    Ok(Rendered { status: 201, body: "{}".into(), is_secret: false })
+fn render(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    Ok(StoredResponse { status: 201, body: "{}".into(), is_secret: false })
 }
 
 /// Submits the order under a separate key, as a request does.
@@ -22,7 +22,7 @@ async fn the_first_request_learns_that_nothing_happened_although_a_second_one_wa
     let customer = Customer::with(&ledger, "100.00").await;
     let holder = hold_head(&options).await;
     // The writer works on another command until both requests have timed out.
-    let other = ledger.enqueue(SHARD, Command::CreateAccount { name: "Other".into() }, origin(), None).unwrap();
+    let other = ledger.enqueue(SHARD, commands::CreateAccount { name: "Other".into() }, origin(), None).unwrap();
     settled().await;
     let first = submit(&ledger, &customer, "once");
     settled().await;
@@ -33,7 +33,7 @@ async fn the_first_request_learns_that_nothing_happened_although_a_second_one_wa
     let_go(holder).await;
     _ = other.await;
     let third = submit(&ledger, &customer, "once").await.unwrap();
-    assert!(matches!(third, Ok(Reply::Rendered { is_replay: false, .. })), "{third:?}");
+    assert!(matches!(third, Ok(Reply::Stored { is_replay: false, .. })), "{third:?}");
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
 
@@ -52,6 +52,6 @@ async fn a_request_during_an_unknown_commit_of_its_key_gets_in_progress() {
     assert!(matches!(second, Err(WriteError::InProgress)), "the first request was committed: {second:?}");
     proxy.set_away(false);
     let third = submit(&ledger, &customer, "once").await.unwrap();
-    assert!(matches!(third, Ok(Reply::Rendered { is_replay: true, .. })), "{third:?}");
+    assert!(matches!(third, Ok(Reply::Stored { is_replay: true, .. })), "{third:?}");
     assert_eq!(balance(ledger.pool(), &customer).await, "80.00");
 }

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rewards_ledger::audit::verify;
 use rewards_ledger::fulfilment::Fulfilment;
-use rewards_ledger::ledger::command::NewVoucher;
+use rewards_ledger::ledger::commands::NewVoucher;
 use rewards_ledger::secrets::seal::Private;
 use rewards_ledger::telemetry::Metrics;
 use tokio_util::sync::CancellationToken;
@@ -44,15 +44,21 @@ struct Client {
     told: Told,
 }
 
-fn render(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Order(view) = answer else { panic!("{answer:?}") };
-    Ok(Rendered { status: 201, body: view.order.id.to_string(), is_secret: false })
+fn render(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Order(view) = answer else { panic!("{answer:?}") };
+    Ok(StoredResponse { status: 201, body: view.order.id.to_string(), is_secret: false })
 }
 
 impl Client {
     /// Retries on either node until the outcome is known, as far as that is safe. A command without key or reference
     /// is retried only after a 503.
-    async fn insist(&mut self, command: Command, key: Option<Idempotency>, is_safe: bool) -> Result<Reply, WriteError> {
+    async fn insist(
+        &mut self,
+        command: impl Into<Command>,
+        key: Option<Idempotency>,
+        is_safe: bool,
+    ) -> Result<Reply, WriteError> {
+        let command = command.into();
         loop {
             let node = &self.nodes[self.random.random_range(0..2)];
             match node.submit(SHARD, command.clone(), origin(), key).await {
@@ -76,13 +82,13 @@ impl Client {
         let mut ids = HashSet::new();
         for _ in 0..times {
             match self.insist(Command::PlaceOrder(order.clone()), key, is_safe).await {
-                Ok(Reply::Answer(answer)) => {
-                    let Answer::Order(view) = *answer else { panic!("no order") };
+                Ok(Reply::Result(answer)) => {
+                    let CommandResult::Order(view) = *answer else { panic!("no order") };
                     ids.insert(view.order.id);
                 }
-                Ok(Reply::Rendered { rendered, is_replay }) => {
+                Ok(Reply::Stored { response, is_replay }) => {
                     self.told.replays += usize::from(is_replay);
-                    ids.insert(rendered.body.parse().unwrap());
+                    ids.insert(response.body.parse().unwrap());
                 }
                 Err(WriteError::OutcomeUnknown) => self.told.unknown += 1,
                 Err(WriteError::Rejected(Rejection::InsufficientBalance)) => {}
@@ -98,7 +104,7 @@ impl Client {
             return;
         }
         let order_id = self.told.placed[self.random.random_range(0..self.told.placed.len())];
-        let command = Command::CancelOrder { account_id: Some(self.customer.account_id), order_id, reason: None };
+        let command = commands::CancelOrder { account_id: Some(self.customer.account_id), order_id, reason: None };
         match self.insist(command, None, true).await {
             Ok(_) => self.told.cancelled.push(order_id),
             Err(WriteError::Rejected(Rejection::OrderNotCancellable)) => {}
@@ -108,14 +114,14 @@ impl Client {
 
     async fn fulfil(&mut self) {
         let Some(&order_id) = self.told.placed.last() else { return };
-        self.insist(Command::FulfilOrder { order_id }, None, true).await.unwrap();
+        self.insist(commands::FulfilOrder { order_id }, None, true).await.unwrap();
     }
 
     async fn fund(&mut self, n: usize) {
         let reference = format!("funding {} {n}", self.number);
         let amount = "30.00".parse().unwrap();
         let wallet_id = self.customer.wallet_id;
-        let command = Command::FundWallet { account_id: None, wallet_id, amount, reference: reference.clone(), note: None };
+        let command = commands::FundWallet { account_id: None, wallet_id, amount, reference: reference.clone(), note: None };
         self.insist(command, None, true).await.unwrap();
         self.told.funded.push(reference);
     }
@@ -142,7 +148,7 @@ impl Client {
             .collect();
         self.told.vouchers += vouchers.len() as i64;
         let (product_id, denomination) = (self.customer.product_id, "10.00".parse().unwrap());
-        self.insist(Command::LoadVouchers { product_id, denomination, vouchers }, None, true).await.unwrap();
+        self.insist(commands::LoadVouchers { product_id, denomination, vouchers }, None, true).await.unwrap();
     }
 
     async fn run(mut self) -> Told {

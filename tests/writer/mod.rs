@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use ledger_database::PgPool;
 use ledger_events::{Money, Rejection};
-use rewards_ledger::ledger::command::PlaceOrder;
+use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::connect;
-use rewards_ledger::ledger::{Answer, Command, Idempotency, Ledger, Rendered, Reply, WriteError};
+use rewards_ledger::ledger::{Command, CommandResult, Idempotency, Ledger, Reply, StoredResponse, WriteError, commands};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -98,7 +98,7 @@ async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
 
     proxy.set(NextCommit::LosesItsAnswer);
     let answer = ledger.execute(SHARD, order(&customer, "once"), origin()).await;
-    assert!(matches!(answer, Ok(Answer::Order(view)) if view.is_new), "the success is answered");
+    assert!(matches!(answer, Ok(CommandResult::Order(view)) if view.is_new), "the success is answered");
     assert_eq!(proxy.cuts(), 1, "the connection was cut between COMMIT and its answer");
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
@@ -106,7 +106,7 @@ async fn a_commit_whose_answer_is_lost_is_found_and_answered() {
 
     // Now with the head locked first.
     proxy.set(NextCommit::LosesItsAnswer);
-    ledger::run(&ledger, Command::CreateAccount { name: "Other".into() }).await;
+    ledger::run(&ledger, commands::CreateAccount { name: "Other".into() }).await;
     assert_eq!(proxy.cuts(), 2);
     assert_eq!(counted().await, [before[0] + 2.0, before[1] + 3.0, before[2] + 2.0]);
 }
@@ -119,7 +119,7 @@ async fn a_commit_that_never_arrived_is_run_again_once() {
 
     proxy.set(NextCommit::IsLost);
     let answer = ledger.execute(SHARD, order(&customer, "once"), origin()).await;
-    assert!(matches!(answer, Ok(Answer::Order(view)) if view.is_new));
+    assert!(matches!(answer, Ok(CommandResult::Order(view)) if view.is_new));
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(count(ledger.pool(), "SELECT count(*) FROM events WHERE type = 'OrderPlaced'").await, 1);
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
@@ -137,7 +137,7 @@ async fn lost_answers_under_load_duplicate_and_lose_nothing() {
                 let mut placed = 0;
                 for n in 0..40 {
                     let answer = ledger.execute(SHARD, order(&customer, &format!("{client}-{n}")), origin()).await;
-                    placed += i64::from(matches!(answer, Ok(Answer::Order(view)) if view.is_new));
+                    placed += i64::from(matches!(answer, Ok(CommandResult::Order(view)) if view.is_new));
                 }
                 placed
             })
@@ -179,7 +179,7 @@ async fn a_poisoned_command_fails_alone() {
     let mut waiting = Vec::new();
     for n in 0..20 {
         // Postgres accepts no NUL in a text, so it refuses the whole statement.
-        let poison = Command::CreateAccount { name: "poi\0son".into() };
+        let poison = commands::CreateAccount { name: "poi\0son".into() }.into();
         let command = if n == 7 || n == 13 { poison } else { order(&customer, &format!("order-{n}")) };
         waiting.push(ledger.enqueue(SHARD, command, origin(), None).unwrap());
     }
@@ -294,7 +294,7 @@ async fn the_same_client_reference_is_one_order() {
         async move { ledger.execute(SHARD, order(&customer, "same"), origin()).await }
     }))
     .await;
-    let new = replies.iter().filter(|r| matches!(r, Ok(Answer::Order(view)) if view.is_new)).count();
+    let new = replies.iter().filter(|r| matches!(r, Ok(CommandResult::Order(view)) if view.is_new)).count();
     assert_eq!((new, replies.iter().filter(|r| r.is_ok()).count()), (1, 50));
     let two = PlaceOrder { client_reference: Some("same".into()), ..customer.order("10.00", 2) };
     let other = Command::PlaceOrder(two);
@@ -307,7 +307,7 @@ async fn a_funding_reference_counts_once() {
     let database = postgres::database().await;
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
     let customer = Customer::with(&ledger, "10.00").await;
-    let fund = |amount: &str| Command::FundWallet {
+    let fund = |amount: &str| commands::FundWallet {
         account_id: None,
         wallet_id: customer.wallet_id,
         amount: amount.parse::<Money>().unwrap(),
@@ -316,7 +316,7 @@ async fn a_funding_reference_counts_once() {
     };
     let (first, again) =
         tokio::join!(ledger.execute(SHARD, fund("5.00"), origin()), ledger.execute(SHARD, fund("5.00"), origin()));
-    let is_new = |answer: Result<Answer, WriteError>| matches!(answer, Ok(Answer::Funding { is_new: true, .. }));
+    let is_new = |answer: Result<CommandResult, WriteError>| matches!(answer, Ok(CommandResult::Funding { is_new: true, .. }));
     assert_eq!([is_new(first), is_new(again)].into_iter().filter(|new| *new).count(), 1);
     assert!(matches!(ledger.execute(SHARD, fund("6.00"), origin()).await, Err(WriteError::Rejected(Rejection::Conflict(_)))));
     assert_eq!(balance(ledger.pool(), &customer).await, "15.00");
@@ -324,8 +324,8 @@ async fn a_funding_reference_counts_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_event_is_kept_under_its_key() {
-    fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
-        Ok(Rendered { status: 200, body: "{}".into(), is_secret: false })
+    fn render(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+        Ok(StoredResponse { status: 200, body: "{}".into(), is_secret: false })
     }
     let database = postgres::database().await;
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
@@ -336,8 +336,8 @@ async fn an_answer_without_an_event_is_kept_under_its_key() {
         ledger.submit(SHARD, order(&customer, reference), origin(), Some(key))
     };
     // The order exists, so nothing is appended, but the key is stored all the same.
-    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: false, .. })));
-    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Rendered { is_replay: true, .. })));
+    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Stored { is_replay: false, .. })));
+    assert!(matches!(under_key("once", [1; 32]).await, Ok(Reply::Stored { is_replay: true, .. })));
     assert!(matches!(under_key("other", [2; 32]).await, Err(WriteError::Rejected(Rejection::IdempotencyKeyReused))));
     assert_eq!(balance(ledger.pool(), &customer).await, "90.00");
 }
@@ -353,7 +353,7 @@ async fn writes_of_another_node_count_at_once() {
     for n in 0..20 {
         let refused = one.execute(SHARD, order(&customer, &format!("too much {n}")), origin()).await;
         assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
-        let funding = Command::FundWallet {
+        let funding = commands::FundWallet {
             account_id: None,
             wallet_id: customer.wallet_id,
             amount: "10.00".parse().unwrap(),
@@ -385,8 +385,8 @@ async fn keys_and_references_in_the_previous_batch_are_known() {
     let mut new = 0;
     for reply in waiting {
         match reply.await.unwrap() {
-            Ok(Reply::Answer(answer)) => match *answer {
-                Answer::Order(view) => new += usize::from(view.is_new),
+            Ok(Reply::Result(answer)) => match *answer {
+                CommandResult::Order(view) => new += usize::from(view.is_new),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

@@ -87,8 +87,8 @@ async fn an_unsent_batch_gets_503_while_the_previous_commit_is_being_searched() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
-    fn render(_: &Answer) -> Result<Rendered, serde_json::Error> {
-        Ok(Rendered { status: 200, body: "{}".into(), is_secret: false })
+    fn render(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+        Ok(StoredResponse { status: 200, body: "{}".into(), is_secret: false })
     }
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
@@ -109,7 +109,7 @@ async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
     let mut replays = vec![];
     for reply in waiting {
         match reply.await.unwrap() {
-            Ok(Reply::Rendered { is_replay, .. }) => replays.push(is_replay),
+            Ok(Reply::Stored { is_replay, .. }) => replays.push(is_replay),
             other => panic!("{other:?}"),
         }
     }
@@ -182,9 +182,9 @@ async fn an_order_cancelled_in_its_fulfilment_batch_leaves_its_voucher_to_the_ne
     shop.load("a", 1, None).await;
     let [cancelled, next] = [shop.order(1).await, shop.order(1).await];
     let holder = hold_head(&shop.options).await;
-    let put = |command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
-    let cancel = put(Command::CancelOrder { account_id: None, order_id: cancelled, reason: None });
-    let fulfils = [cancelled, next].map(|order_id| put(Command::FulfilOrder { order_id }));
+    let put = |command: Command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let cancel = put(commands::CancelOrder { account_id: None, order_id: cancelled, reason: None }.into());
+    let fulfils = [cancelled, next].map(|order_id| put(commands::FulfilOrder { order_id }.into()));
     settled().await;
     let_go(holder).await;
     cancel.await.unwrap().unwrap();
@@ -217,8 +217,8 @@ async fn an_order_changed_by_the_batch_in_flight_is_not_read_from_the_table() {
         shop.orders(shop.customer.account_id, 3_980).await;
     }
     let holder = hold_head(&shop.options).await;
-    let put = |command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
-    let fulfilled = put(Command::FulfilOrder { order_id: first_id });
+    let put = |command: Command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let fulfilled = put(commands::FulfilOrder { order_id: first_id }.into());
     let others: Vec<_> = (0..200).map(|_| put(Command::PlaceOrder(shop.customer.order("10.00", 1)))).collect();
     settled().await;
     let again = put(Command::PlaceOrder(first));
@@ -228,10 +228,10 @@ async fn an_order_changed_by_the_batch_in_flight_is_not_read_from_the_table() {
     for other in others {
         other.await.unwrap().unwrap();
     }
-    let Ok(Reply::Answer(again)) = again.await.unwrap() else { panic!("no answer") };
-    let Answer::Order(again) = *again else { panic!("no order") };
+    let Ok(Reply::Result(again)) = again.await.unwrap() else { panic!("no answer") };
+    let CommandResult::Order(again) = *again else { panic!("no order") };
     assert_eq!((again.order.id, again.order.status, again.is_new), (first_id, OrderStatus::Delivered, false));
-    let cancel = Command::CancelOrder { account_id: None, order_id: first_id, reason: None };
+    let cancel = commands::CancelOrder { account_id: None, order_id: first_id, reason: None };
     let refused = shop.ledger.execute(SHARD, cancel, origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(Rejection::OrderNotCancellable))), "{refused:?}");
 }
@@ -248,12 +248,12 @@ async fn accepted_commands_are_written_after_the_last_handle_is_dropped() {
 
     // One batch is in flight, one is decided, and one command has to wait for both.
     let holder = hold_head(&options).await;
-    let put = |command| ledger.enqueue(SHARD, command, origin(), None).unwrap();
+    let put = |command: Command| ledger.enqueue(SHARD, command, origin(), None).unwrap();
     let mut waiting = vec![put(order(&customer, "sent"))];
     settled().await;
     waiting.push(put(order(&customer, "decided")));
     settled().await;
-    waiting.push(put(Command::CreateAccount { name: "Waits".into() }));
+    waiting.push(put(commands::CreateAccount { name: "Waits".into() }.into()));
     ledger.wake().stop();
     drop(ledger);
     tasks.close();

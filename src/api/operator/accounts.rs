@@ -18,7 +18,7 @@ use crate::api::readers::{integer, line, money, one_of};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, listed, origin, rows_of};
-use crate::ledger::{Answer, Command, FIRST_SHARD};
+use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 
 /// Status of an account.
 ///
@@ -141,9 +141,9 @@ impl Accounts {
         body: StrictJson<CreateAccount>,
     ) -> Result<Created<Account>, ApiError> {
         // As long as only the first shard has stock, an order in another shard would wait forever.
-        let command = Command::CreateAccount { name: body.0.name };
+        let command = commands::CreateAccount { name: body.0.name };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(answered!(answer, Answer::Account(account) => account)?.into()))
+        Ok(Created(answered!(answer, CommandResult::Account(account) => account)?.into()))
     }
 
     /// List accounts
@@ -174,9 +174,9 @@ impl Accounts {
         body: StrictJson<ChangeAccount>,
     ) -> Result<Reply<Account>, ApiError> {
         let shard = state.shard_of(id.0).await?;
-        let command = Command::SetAccountStatus { account_id: id.0, status: body.0.status.into() };
+        let command = commands::SetAccountStatus { account_id: id.0, status: body.0.status.into() };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(answered!(answer, Answer::Account(account) => account)?.into()))
+        Ok(Reply(answered!(answer, CommandResult::Account(account) => account)?.into()))
     }
 
     /// Set a discount
@@ -195,7 +195,7 @@ impl Accounts {
         let Discount { discount, product_id, category_id } = body.0;
         let percent = discount.0.try_into().map_err(|_| ApiError::invalid("discount", "is out of range"))?;
         let rule = DiscountRule { product_id, category_id, discount: percent };
-        let command = Command::SetDiscount { account_id: id.0, rule };
+        let command = commands::SetDiscount { account_id: id.0, rule };
         state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(Discount { discount, product_id, category_id }))
     }

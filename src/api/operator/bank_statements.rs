@@ -28,8 +28,8 @@ use crate::api::readers::{integer, one_of, text};
 use crate::api::reply::{Data, Listed, Reply, Stored, render};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::api::statements::Form;
-use crate::ledger::command::{DecideMatch, ImportStatement};
-use crate::ledger::{Answer, Command, FIRST_SHARD};
+use crate::ledger::commands::{DecideMatch, ImportStatement};
+use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use crate::secrets::seal::Private;
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
@@ -280,7 +280,7 @@ impl BankStatements {
         let imported = kept::store(pool, &state.keyring, &bytes, format, &lines).await?;
         let command = Command::ImportStatement(ImportStatement(imported));
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let (statement, is_new) = answered!(answer, Answer::Statement { statement, is_new } => (statement, is_new))?;
+        let (statement, is_new) = answered!(answer, CommandResult::Statement { statement, is_new } => (statement, is_new))?;
         let body = render(&BankStatement::from(statement)).map_err(ApiError::internal)?;
         Ok(Stored::new(if is_new { 201 } else { 200 }, body, false))
     }
@@ -386,7 +386,7 @@ impl BankStatements {
         let reason = Private::new(reason);
         let command = Command::DecideMatch(DecideMatch { statement_id: id.0, line: line.0, decision, reason });
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(answered!(answer, Answer::Statement { statement, .. } => statement)?.into()))
+        Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))
     }
 
     /// Revoke a decision
@@ -404,8 +404,8 @@ impl BankStatements {
         body: StrictJson<RevokeDecision>,
     ) -> Result<Reply<BankStatement>, ApiError> {
         let reason = Private::new(body.0.reason);
-        let command = Command::RevokeMatchDecision { statement_id: id.0, line: line.0, reason };
+        let command = commands::RevokeMatchDecision { statement_id: id.0, line: line.0, reason };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(answered!(answer, Answer::Statement { statement, .. } => statement)?.into()))
+        Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))
     }
 }

@@ -23,7 +23,7 @@ use crate::api::reference::{Category, country, currency};
 use crate::api::reply::{Created, Listed, Reply};
 use crate::api::scalars::{Money, Text};
 use crate::api::state::{ApiState, State, Tag, amounts, listed, origin, parsed_currency, rows_of, time};
-use crate::ledger::{Answer, Command, FIRST_SHARD};
+use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 
 /// Maximum number of units in one order of any product. Each unit is a line in the order's events.
 const MAX_QUANTITY: i64 = 10_000;
@@ -309,9 +309,9 @@ impl Catalogue {
         state: State<'_>,
         body: StrictJson<AddProduct>,
     ) -> Result<Created<Product>, ApiError> {
-        let command = Command::AddProduct { details: body.0.details()? };
+        let command = commands::AddProduct { details: body.0.details()? };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(undiscounted(&state, answered!(answer, Answer::Product(product) => product)?)))
+        Ok(Created(undiscounted(&state, answered!(answer, CommandResult::Product(product) => product)?)))
     }
 
     /// List products
@@ -369,9 +369,9 @@ impl Catalogue {
         id: Path<i64>,
         body: StrictJson<ChangeProduct>,
     ) -> Result<Reply<Product>, ApiError> {
-        let command = Command::ChangeProduct { product_id: id.0, change: body.0.change()? };
+        let command = commands::ChangeProduct { product_id: id.0, change: body.0.change()? };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(undiscounted(&state, answered!(answer, Answer::Product(product) => product)?)))
+        Ok(Reply(undiscounted(&state, answered!(answer, CommandResult::Product(product) => product)?)))
     }
 
     /// Add a category
@@ -383,9 +383,9 @@ impl Catalogue {
         body: StrictJson<AddCategory>,
     ) -> Result<Created<Category>, ApiError> {
         let AddCategory { name, parent_id } = body.0;
-        let command = Command::AddCategory { name, parent_id };
+        let command = commands::AddCategory { name, parent_id };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(answered!(answer, Answer::Category(category) => category)?.into()))
+        Ok(Created(answered!(answer, CommandResult::Category(category) => category)?.into()))
     }
 
     /// List categories

@@ -15,7 +15,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::readers::boolean;
 use crate::api::reply::{Created, NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag, not_found, origin};
-use crate::ledger::{Answer, Command};
+use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
 
 /// Change of a credential.
@@ -76,7 +76,7 @@ impl Credentials {
         body: StrictJson<ChangeCredential>,
     ) -> Result<NoStore<Reply<CredentialSigning>>, ApiError> {
         let (shard, account_id) = owner(&state, id.0).await?;
-        let command = Command::SetHmacRequired {
+        let command = commands::SetHmacRequired {
             account_id,
             credential_id: id.0,
             is_required: body.0.hmac_required,
@@ -84,7 +84,7 @@ impl Credentials {
         };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let (credential, secret) =
-            answered!(answer, Answer::Signing { credential, signing_secret } => (credential, signing_secret))?;
+            answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
         Ok(NoStore(Reply(CredentialSigning {
             id: credential.id,
             hmac_required: credential.hmac_required,
@@ -105,9 +105,9 @@ impl Credentials {
         _no_fields: NoFields,
     ) -> Result<Reply<Credential>, ApiError> {
         let (shard, account_id) = owner(&state, id.0).await?;
-        let command = Command::RevokeCredential { account_id, credential_id: id.0 };
+        let command = commands::RevokeCredential { account_id, credential_id: id.0 };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(answered!(answer, Answer::Credential(credential) => credential)?.into()))
+        Ok(Reply(answered!(answer, CommandResult::Credential(credential) => credential)?.into()))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::products::Product;
 use crate::api::reply::Reply;
 use crate::api::state::{State, Tag, not_found, origin};
-use crate::ledger::{Answer, Command, FIRST_SHARD, images};
+use crate::ledger::{CommandResult, FIRST_SHARD, commands, images};
 
 /// Maximum size of an image, in bytes.
 const MAX_BYTES: usize = 2 << 20;
@@ -76,9 +76,9 @@ impl Images {
         let size = i32::try_from(body.bytes.len()).map_err(ApiError::internal)?;
         images::store(pool, id.0, &sha256, &body.bytes).await?;
         let image = ProductImageSet { sha256: hex::encode(sha256), content_type: body.content_type, size };
-        let command = Command::SetProductImage { product_id: id.0, image };
+        let command = commands::SetProductImage { product_id: id.0, image };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let product = answered!(answer, Answer::Product(product) => product)?;
+        let product = answered!(answer, CommandResult::Product(product) => product)?;
         // If the deletion fails, the next upload deletes the remaining images.
         if let Err(error) = images::forget_others(pool, id.0, &sha256).await {
             tracing::warn!(product_id = id.0, %error, "failed to delete replaced images; the next upload retries");

@@ -13,7 +13,7 @@ use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
 use crate::api::reply::Reply;
 use crate::api::state::{State, Tag, not_found, origin};
-use crate::ledger::{Answer, Command, FIRST_SHARD};
+use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 
 /// A login block that was lifted.
 #[derive(Object, Serialize)]
@@ -45,9 +45,9 @@ impl IpBlocks {
         // step fails.
         let network = source_network(ip);
         state.gate.forget_logins(network).await?;
-        let lift = Command::LiftIpBlock { ip: network };
+        let lift = commands::LiftIpBlock { ip: network };
         let answer = state.ledger.execute(FIRST_SHARD, lift, origin(caller.0.0.actor())).await?;
-        answered!(answer, Answer::IpBlockLifted => ())?;
+        answered!(answer, CommandResult::IpBlockLifted => ())?;
         Ok(Reply(LiftedIpBlock { ip: ip.to_string() }))
     }
 }

@@ -18,9 +18,9 @@ use crate::api::principal::{Caller, Finance};
 use crate::api::readers::{one_of, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
-use crate::ledger::command::PayoutOutcome;
+use crate::ledger::commands::PayoutOutcome;
 use crate::ledger::texts::Texts;
-use crate::ledger::{Answer, Command};
+use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::Private;
 
 /// A payout with the account that it belongs to.
@@ -155,9 +155,9 @@ impl Payouts {
             SettledStatus::Paid => PayoutOutcome::Paid,
             SettledStatus::Failed => PayoutOutcome::Failed { reason: body.0.failure_reason.map(Private::new) },
         };
-        let command = Command::SettlePayout { payout_id: id.0, outcome };
+        let command = commands::SettlePayout { payout_id: id.0, outcome };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        let view = answered!(answer, Answer::Payout(view) => view)?;
+        let view = answered!(answer, CommandResult::Payout(view) => view)?;
         let account_id = view.payout.requested.account_id;
         Ok(Reply(AccountPayout { account_id, payout: Payout::of(view.payout, view.failure_reason.as_ref()) }))
     }

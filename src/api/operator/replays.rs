@@ -24,8 +24,8 @@ use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
 use crate::api::webhooks::Event;
 use crate::delivery::replay::{PER_SECOND, Search};
-use crate::ledger::command::RequestReplay;
-use crate::ledger::{Answer, Command, reader};
+use crate::ledger::commands::RequestReplay;
+use crate::ledger::{Command, CommandResult, commands, reader};
 
 /// Selection of the events to deliver.
 ///
@@ -269,7 +269,7 @@ impl Replays {
         let per_second = request.per_second.and_then(|n| i32::try_from(n).ok()).unwrap_or(PER_SECOND);
         let command = Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from, per_second });
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        let replay = answered!(answer, Answer::Replay(replay) => replay)?;
+        let replay = answered!(answer, CommandResult::Replay(replay) => replay)?;
         let replay = Some(Replay::of(replay, Outcome::default()));
         let started = ReplayStart { found: None, next_position: None, until_position: None, replay };
         Ok(Stored::new(201, render(&started).map_err(ApiError::internal)?, false))
@@ -331,9 +331,9 @@ impl Replays {
         _no_fields: NoFields,
     ) -> Result<Reply<Replay>, ApiError> {
         let (shard, _) = replay_of(&state, id.0).await?;
-        let command = Command::CancelReplay { replay_id: id.0 };
+        let command = commands::CancelReplay { replay_id: id.0 };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        let replay = answered!(answer, Answer::Replay(replay) => replay)?;
+        let replay = answered!(answer, CommandResult::Replay(replay) => replay)?;
         Ok(Reply(shown(&state, shard, replay).await?))
     }
 }

@@ -14,8 +14,8 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, not_found, origin};
-use crate::ledger::command::NewVoucher;
-use crate::ledger::{Answer, Command, FIRST_SHARD, stock};
+use crate::ledger::commands::NewVoucher;
+use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
 
 /// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
@@ -124,10 +124,10 @@ impl Stock {
             }
         }
         for (denomination, vouchers) in chunks {
-            let command = Command::LoadVouchers { product_id: id.0, denomination, vouchers };
+            let command = commands::LoadVouchers { product_id: id.0, denomination, vouchers };
             let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
             let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
-            let chunk = answered!(answer, Answer::Stock(chunk) => chunk)?;
+            let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;
             loaded.accepted += i64::from(chunk.accepted);
             loaded.duplicates += i64::from(chunk.duplicates);
             loaded

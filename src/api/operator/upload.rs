@@ -19,7 +19,7 @@ use crate::api::problems::Read;
 use crate::api::readers::{date, line, list, money, object};
 use crate::api::scalars::Money;
 use crate::api::state::{amounts, money as amount};
-use crate::ledger::command::NewVoucher;
+use crate::ledger::commands::NewVoucher;
 use crate::secrets::seal::Private;
 
 /// Maximum size of an upload, in bytes.

@@ -17,9 +17,9 @@ use crate::api::problems::{Problems, Read};
 use crate::api::readers::{line, one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
-use crate::ledger::command::{ChangeUser as Change, CreateUser as Create};
+use crate::ledger::commands::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
-use crate::ledger::{Answer, Command, WriteError};
+use crate::ledger::{Command, CommandResult, WriteError, commands};
 use crate::secrets::seal::Private;
 
 /// Role of a user. Each role includes the permissions of the roles before it.
@@ -172,7 +172,7 @@ impl Users {
             Err(WriteError::Refused) => state.ledger.execute(shard, create, origin()).await?,
             answer => answer?,
         };
-        let user = answered!(answer, Answer::User(user) => user)?;
+        let user = answered!(answer, CommandResult::User(user) => user)?;
         Ok(Created(User::of(&user, Some(&Private::new(email)))))
     }
 
@@ -239,7 +239,7 @@ impl Users {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
-        act(&state, &caller, id.0, |account_id| Command::EndSessions { account_id, user_id: id.0 }).await
+        act(&state, &caller, id.0, |account_id| commands::EndSessions { account_id, user_id: id.0 }).await
     }
 
     /// Remove a user
@@ -255,7 +255,7 @@ impl Users {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
-        act(&state, &caller, id.0, |account_id| Command::RemoveUser { account_id, user_id: id.0 }).await
+        act(&state, &caller, id.0, |account_id| commands::RemoveUser { account_id, user_id: id.0 }).await
     }
 }
 
@@ -274,15 +274,15 @@ async fn hash(state: &ApiState, password: String, email: &str) -> Result<Private
 }
 
 /// Executes a command on a user, who is found by identifier alone.
-async fn act(
+async fn act<C: Into<Command>>(
     state: &ApiState,
     caller: &Caller<Admin>,
     id: UserId,
-    command: impl FnOnce(AccountId) -> Command,
+    command: impl FnOnce(AccountId) -> C,
 ) -> Result<Reply<User>, ApiError> {
     let (shard, user) = users::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
     let answer = state.ledger.execute(shard, command(user.account_id), origin(caller.0.0.actor())).await?;
-    let user = answered!(answer, Answer::User(user) => user)?;
+    let user = answered!(answer, CommandResult::User(user) => user)?;
     let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id)]).await?;
     Ok(Reply(User::of(&user, email.get(&(EMAIL, id)))))
 }

@@ -20,7 +20,7 @@ use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, amounts, not_found, origin, parsed_currency};
 use crate::api::transactions::{Transaction, TransactionType};
 use crate::api::wallets::Wallet;
-use crate::ledger::{self, Answer, Command, Rendered, history};
+use crate::ledger::{self, CommandResult, StoredResponse, commands, history};
 use crate::secrets::seal::Private;
 
 /// A new wallet.
@@ -85,10 +85,10 @@ impl FromFields for AdjustWallet {
     }
 }
 
-fn funded(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Funding { transaction, is_new } = answer else { return unrenderable() };
+fn funded(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Funding { transaction, is_new } = answer else { return unrenderable() };
     let status = if *is_new { 201 } else { 200 };
-    Ok(Rendered { status, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
+    Ok(StoredResponse { status, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
 }
 
 /// A current or past state of a wallet, with the account that it belongs to.
@@ -152,9 +152,9 @@ impl Wallets {
         body: StrictJson<OpenWallet>,
     ) -> Result<Created<Wallet>, ApiError> {
         let shard = state.shard_of(id.0).await?;
-        let command = Command::OpenWallet { account_id: id.0, currency: parsed_currency(&body.0.currency)? };
+        let command = commands::OpenWallet { account_id: id.0, currency: parsed_currency(&body.0.currency)? };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(answered!(answer, Answer::Wallet(wallet) => wallet)?.into()))
+        Ok(Created(answered!(answer, CommandResult::Wallet(wallet) => wallet)?.into()))
     }
 
     /// Fund a wallet
@@ -173,9 +173,9 @@ impl Wallets {
         let shard = state.ledger.shard_of_wallet(id.0).await?.ok_or_else(not_found)?;
         let FundWallet { amount, reference, note } = body.0;
         let amount = crate::api::state::money("amount", amount.0)?;
-        let command = Command::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Private::new) };
+        let command = commands::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Private::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        respond(ledger::Reply::Answer(Box::new(answer)), funded)
+        respond(ledger::Reply::Result(Box::new(answer)), funded)
     }
 
     /// Adjust a wallet
@@ -196,8 +196,8 @@ impl Wallets {
             TransactionType::Debit => Direction::Debit,
         };
         let amount = crate::api::state::money("amount", body.0.amount.0)?;
-        let command = Command::AdjustWallet { wallet_id: id.0, direction, amount, reason: Private::new(body.0.reason) };
+        let command = commands::AdjustWallet { wallet_id: id.0, direction, amount, reason: Private::new(body.0.reason) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(answered!(answer, Answer::Transaction(transaction) => transaction)?.into()))
+        Ok(Created(answered!(answer, CommandResult::Transaction(transaction) => transaction)?.into()))
     }
 }

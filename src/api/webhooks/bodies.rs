@@ -12,7 +12,7 @@ use crate::api::problems::Read;
 use crate::api::readers::{boolean, integer, line, list, one_of, text};
 use crate::api::reply::Plural;
 use crate::api::scalars::Timestamp;
-use crate::ledger::answer::WebhookView;
+use crate::ledger::command_result::WebhookView;
 use crate::ledger::texts::{Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::secrets::seal::Private;
 

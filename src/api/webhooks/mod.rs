@@ -15,17 +15,17 @@ use super::principal::{Caller, ClientOperator};
 use super::reply::{Data, Listed, NoStore, Reply, Stored, render};
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
-use crate::ledger::answer::WebhookView;
-use crate::ledger::command::{self, CredentialLink, WebhookChange};
+use crate::ledger::command_result::WebhookView;
+use crate::ledger::commands::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
-use crate::ledger::{Answer, Command, Rendered};
+use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Private, random_secret};
 pub use bodies::Event;
 use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, Webhook, WebhookTest, types};
 
 /// Renders the response without the `success`/`data` wrapper: the specification's only exception.
-fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
+fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
     let body = serde_json::to_string(&RegisteredWebhook {
         id: webhook.id,
         name: name.expose().to_owned(),
@@ -35,17 +35,17 @@ fn registered(answer: &Answer) -> Result<Rendered, serde_json::Error> {
         is_active: webhook.is_active,
         created_at: webhook.created_at.into(),
     })?;
-    Ok(Rendered { status: 201, body, is_secret: true })
+    Ok(StoredResponse { status: 201, body, is_secret: true })
 }
 
-fn rotated(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
+fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
     let body = render(&RotatedToken {
         webhook_id: webhook.id,
         token: token.expose().to_owned(),
         rotated_at: webhook.updated_at.into(),
     })?;
-    Ok(Rendered { status: 200, body, is_secret: true })
+    Ok(StoredResponse { status: 200, body, is_secret: true })
 }
 
 /// Checks that the caller may link a webhook to a credential of the account. The credential's signing secret becomes the
@@ -63,11 +63,11 @@ async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64
     }
 }
 
-fn tested(answer: &Answer) -> Result<Rendered, serde_json::Error> {
-    let Answer::Test { delivery_id, event_id } = answer else { return unrenderable() };
+fn tested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let CommandResult::Test { delivery_id, event_id } = answer else { return unrenderable() };
     let message = "A test delivery is on its way.".to_owned();
     let body = render(&WebhookTest { message, delivery_id: *delivery_id, event_id: event_id.to_string() })?;
-    Ok(Rendered { status: 200, body, is_secret: false })
+    Ok(StoredResponse { status: 200, body, is_secret: false })
 }
 
 pub struct Webhooks;
@@ -91,7 +91,7 @@ impl Webhooks {
         let (caller, request) = (caller.0, body.0);
         check_link(&state, &caller, request.credential_id).await?;
         let idempotency = key.of(&caller, "/api/v1/webhooks", &request, registered)?;
-        let command = Command::RegisterWebhook(command::RegisterWebhook {
+        let command = Command::RegisterWebhook(commands::RegisterWebhook {
             account_id: caller.account_id,
             name: Private::new(request.name),
             url: Private::new(request.url),
@@ -166,9 +166,9 @@ impl Webhooks {
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
             visible: caller.visible_secrets(),
         };
-        let command = Command::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
+        let command = commands::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        Ok(Reply(Webhook::of_view(answered!(answer, Answer::Webhook(view) => view)?)))
+        Ok(Reply(Webhook::of_view(answered!(answer, CommandResult::Webhook(view) => view)?)))
     }
 
     /// Rotate a webhook's token
@@ -190,7 +190,7 @@ impl Webhooks {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/rotate-token", id.0), &(), rotated)?;
         let (account_id, new_token) = (caller.account_id, random_secret());
-        let command = Command::RotateWebhookToken { account_id, webhook_id: id.0, new_token };
+        let command = commands::RotateWebhookToken { account_id, webhook_id: id.0, new_token };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, rotated).map(NoStore)
     }
@@ -208,7 +208,7 @@ impl Webhooks {
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedWebhook>, ApiError> {
         let caller = caller.0;
-        let command = Command::DeleteWebhook { account_id: caller.account_id, webhook_id: id.0 };
+        let command = commands::DeleteWebhook { account_id: caller.account_id, webhook_id: id.0 };
         state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(DeletedWebhook { message: "The webhook is deleted.".to_owned(), webhook_id: id.0 }))
     }
@@ -231,7 +231,7 @@ impl Webhooks {
     ) -> Result<Stored<Data<WebhookTest>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/test", id.0), &(), tested)?;
-        let command = Command::TestWebhook { account_id: caller.account_id, webhook_id: id.0 };
+        let command = commands::TestWebhook { account_id: caller.account_id, webhook_id: id.0 };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, tested)
     }

@@ -14,8 +14,8 @@ use crate::cli::client::Client;
 use crate::cli::output::{Output, with_progress};
 use crate::cli::writing::{ByArgs, Writing};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::ledger::command::RecordLogIncident;
-use crate::ledger::{Answer, Command, Origin, WriteError};
+use crate::ledger::commands::RecordLogIncident;
+use crate::ledger::{Command, CommandResult, Origin, WriteError};
 use crate::node::Database;
 use crate::secrets::seal::Private;
 use crate::transparency::{incidents, store};
@@ -52,7 +52,7 @@ async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &O
     let is_unknown = matches!(recorded, Ok((_, Err(WriteError::OutcomeUnknown))));
     writing.close(is_unknown).await;
     match recorded? {
-        (incident, Ok(Answer::LogIncident { position })) => Ok(output.facts(&json!({
+        (incident, Ok(CommandResult::LogIncident { position })) => Ok(output.facts(&json!({
             "shard": shard,
             "position": position,
             "origin": incident.origin,
@@ -75,7 +75,7 @@ async fn record(
     args: &IncidentArgs,
     reason: &str,
     writing: &Writing,
-) -> anyhow::Result<(RecordLogIncident, Result<Answer, WriteError>)> {
+) -> anyhow::Result<(RecordLogIncident, Result<CommandResult, WriteError>)> {
     let pool = writing.ledger.pool();
     ensure!(writing.ledger.shards().any(|known| known == shard), "there is no shard {shard}");
     let mut connection = pool.acquire().await?;

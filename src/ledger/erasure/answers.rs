@@ -5,9 +5,8 @@ use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use serde_json::Value;
 
-use crate::ledger::batch::answer_kind;
 use crate::ledger::keys;
-use crate::ledger::texts::VaultError;
+use crate::ledger::texts::{VaultError, response_kind};
 use crate::secrets::seal::Keyring;
 
 /// A stored response with its personal data removed.
@@ -49,7 +48,7 @@ pub async fn under(
     for (key_hash, body, key_id, sealed) in found {
         let hash: [u8; 32] = key_hash.as_slice().try_into().map_err(|_| VaultError::Damaged("an idempotency key's hash"))?;
         let key = keys::beside(keyring, Some(key_id), Some(&sealed))?;
-        let body = keyring.open_text_under(key.as_ref(), &answer_kind(&hash), 0, &body)?;
+        let body = keyring.open_text_under(key.as_ref(), &response_kind(&hash), 0, &body)?;
         let mut body: Value = serde_json::from_str(body.expose()).map_err(|_| VaultError::Damaged("a stored answer"))?;
         // Another entity of the account may have the same id as the order. Its response has no reference code.
         if about.is_none() || body["data"].get("reference_code").is_some() {

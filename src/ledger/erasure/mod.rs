@@ -7,7 +7,6 @@
 mod answers;
 pub mod find;
 pub mod orphans;
-pub mod run;
 pub mod wipe;
 
 use ledger_database::PgConnection;

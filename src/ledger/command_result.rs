@@ -1,0 +1,144 @@
+//! Results of commands, as the writer returns them.
+
+use chrono::{DateTime, Utc};
+use ledger_events::account::{Account, Credential};
+use ledger_events::beneficiary::Beneficiary;
+use ledger_events::catalogue::{Category, Product};
+use ledger_events::order::Order;
+use ledger_events::payout::Payout;
+use ledger_events::placement::Quote;
+use ledger_events::price::Price;
+use ledger_events::reconciliation::Statement;
+use ledger_events::replay::Replay;
+use ledger_events::user::User;
+use ledger_events::wallet::Wallet;
+use ledger_events::webhook::Webhook;
+use ledger_events::{Currency, Money, Position, ProductId};
+use ledger_projections::wallets::Transaction;
+use uuid::Uuid;
+
+use super::erasure::Erased;
+use crate::secrets::seal::Private;
+
+/// The result of a command.
+#[derive(Clone, Debug)]
+pub enum CommandResult {
+    Account(Account),
+    Credential(Credential),
+    /// `signing_secret` is present only if this command made it.
+    Signing {
+        credential: Credential,
+        signing_secret: Option<Private>,
+    },
+    IpBlockLifted,
+    EmergencySunset,
+    /// `position` is that of the recorded incident.
+    LogIncident {
+        position: Position,
+    },
+    OperatorToken {
+        id: i64,
+    },
+    User(User),
+    Wallet(Wallet),
+    /// `is_new` is false if an earlier funding has the same reference and amount.
+    Funding {
+        transaction: Transaction,
+        is_new: bool,
+    },
+    Transaction(Transaction),
+    Category(Category),
+    Product(Product),
+    Stock(StockLoaded),
+    Charge(Charge),
+    Order(Box<OrderView>),
+    Webhook(WebhookView),
+    /// A delivery of sample data, and the event that requested it.
+    Test {
+        delivery_id: i64,
+        event_id: Uuid,
+    },
+    /// A delivery that will be tried again.
+    Retry {
+        delivery_id: i64,
+    },
+    Replay(Replay),
+    Beneficiary(BeneficiaryView),
+    Payout(PayoutView),
+    /// `is_new` is false if the file was imported before, and after a decision about a line.
+    Statement {
+        statement: Statement,
+        is_new: bool,
+    },
+    Erased(Erased),
+}
+
+/// The price of an order that is not placed.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    pub product_id: ProductId,
+    pub denomination: Money,
+    pub quantity: i32,
+    pub currency: Currency,
+    pub price: Price,
+    pub wallet_balance: Money,
+    pub quoted_at: DateTime<Utc>,
+}
+
+impl Charge {
+    pub fn of(quote: &Quote<'_>, denomination: Money, quantity: i32, quoted_at: DateTime<Utc>) -> Charge {
+        Charge {
+            product_id: quote.product.id,
+            denomination,
+            quantity,
+            currency: quote.product.details.currency,
+            price: quote.price,
+            wallet_balance: quote.wallet.balance,
+            quoted_at,
+        }
+    }
+}
+
+/// The outcome of a voucher upload.
+#[derive(Clone, Debug, Default)]
+pub struct StockLoaded {
+    pub accepted: i32,
+    pub duplicates: i32,
+    /// Row and reason of each rejected voucher.
+    pub rejected: Vec<(i64, &'static str)>,
+}
+
+/// An order with its texts from the vault.
+#[derive(Clone, Debug)]
+pub struct OrderView {
+    pub order: Order,
+    pub metadata: Option<Private>,
+    pub cancel_reason: Option<Private>,
+    /// False if an earlier command with the same `client_reference` and payload made it.
+    pub is_new: bool,
+}
+
+/// A webhook with its texts from the vault. The token is present only if this command made it.
+#[derive(Clone, Debug)]
+pub struct WebhookView {
+    pub webhook: Webhook,
+    pub name: Private,
+    pub url: Private,
+    pub token: Option<Private>,
+}
+
+/// A beneficiary with the public details of the person.
+#[derive(Clone, Debug)]
+pub struct BeneficiaryView {
+    pub beneficiary: Beneficiary,
+    pub profile: Option<Private>,
+}
+
+/// A payout with its text from the vault.
+#[derive(Clone, Debug)]
+pub struct PayoutView {
+    pub payout: Payout,
+    pub failure_reason: Option<Private>,
+    /// False if an earlier command with the same `client_reference` and payload made it.
+    pub is_new: bool,
+}

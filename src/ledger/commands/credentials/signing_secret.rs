@@ -1,0 +1,60 @@
+use ledger_events::account::{Credential, HmacRequirementChanged};
+use ledger_events::{AccountId, CredentialId};
+
+use super::{keep_signing_secret, own, usable};
+use crate::ledger::commands::prelude::*;
+
+/// Sets whether the credential's requests must be signed. A credential without a signing secret gets the new one.
+#[derive(Clone, Debug)]
+pub struct SetHmacRequired {
+    pub account_id: AccountId,
+    pub credential_id: CredentialId,
+    pub is_required: bool,
+    pub new_secret: Private,
+}
+
+impl Handler for SetHmacRequired {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.credentials.id(self.credential_id);
+        reads.streams.credentials.query.signing_secrets.insert(self.credential_id);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let Self { account_id, credential_id: id, is_required, .. } = *self;
+        let known = usable(batch, account_id, id)?;
+        let mut context = context.of_account(account_id);
+        let is_missing = is_required && batch.streams.credentials.index.signing_secrets.get(&id).is_none();
+        if is_missing {
+            context = context.after(keep_signing_secret(batch, id, &self.new_secret, &context)?);
+        }
+        if known.hmac_required != is_required {
+            batch.append::<Credential>(id, HmacRequirementChanged { is_required }, &context);
+        }
+        let signing_secret = is_missing.then(|| self.new_secret.clone());
+        Ok(CommandResult::Signing { credential: own(batch, account_id, id)?, signing_secret })
+    }
+}
+
+/// Replaces the signing secret. The account's own people rotate it.
+#[derive(Clone, Debug)]
+pub struct RotateSigningSecret {
+    pub account_id: AccountId,
+    pub credential_id: CredentialId,
+    pub new_secret: Private,
+}
+
+impl Handler for RotateSigningSecret {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.id(self.account_id);
+        reads.streams.credentials.id(self.credential_id);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let (account_id, id) = (self.account_id, self.credential_id);
+        usable(batch, account_id, id)?;
+        require_active(batch, account_id)?;
+        keep_signing_secret(batch, id, &self.new_secret, &context.of_account(account_id))?;
+        let signing_secret = Some(self.new_secret.clone());
+        Ok(CommandResult::Signing { credential: own(batch, account_id, id)?, signing_secret })
+    }
+}

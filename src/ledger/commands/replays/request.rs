@@ -1,0 +1,41 @@
+use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, WebhookReplayRequested};
+use ledger_events::{AccountId, Position, WebhookId};
+
+use super::view;
+use crate::ledger::commands::prelude::*;
+
+/// Requests a replay. Like every command about replays it comes from operators, and may concern a suspended account.
+#[derive(Clone, Debug)]
+pub struct RequestReplay {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub kind: ReplayKind,
+    /// First position to look at.
+    pub from: Position,
+    /// Upper limit of deliveries per second.
+    pub per_second: i32,
+}
+
+impl Handler for RequestReplay {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.webhooks.id_of_account(self.account_id, self.webhook_id);
+        reads.streams.replays.query.running_of.insert(self.account_id);
+        reads.streams.replays.new_id();
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let Self { account_id, webhook_id, kind, from, per_second } = *self;
+        let webhook = batch.streams.webhooks.get(webhook_id).filter(|webhook| webhook.account_id == account_id);
+        let events = webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone();
+        // Two replays side by side would each find, and deliver, what the other one is about to.
+        let is_running = |replay: &Replay| replay.webhook_id == webhook_id && replay.status == ReplayStatus::Running;
+        if batch.streams.replays.values().any(is_running) {
+            return Err(Rejection::Conflict("a replay of this webhook is running").into());
+        }
+        let id = batch.streams.replays.next_id()?;
+        let event = WebhookReplayRequested { account_id, webhook_id, kind, events, from, per_second };
+        let requested = batch.append::<Replay>(id, event, &context.of_account(account_id));
+        batch.streams.replays.index.chains.insert(id, (requested, requested));
+        view(batch, id)
+    }
+}

@@ -1,0 +1,52 @@
+use ledger_events::wallet::WalletCommand;
+use ledger_events::{AccountId, Money, WalletId};
+
+use super::move_money;
+use crate::ledger::commands::prelude::*;
+use crate::ledger::texts::NOTE;
+
+/// Funds a wallet once for each reference.
+#[derive(Clone, Debug)]
+pub struct FundWallet {
+    /// None for operators, who fund any account's wallet. An account funds its own ones while it is active.
+    pub account_id: Option<AccountId>,
+    pub wallet_id: WalletId,
+    pub amount: Money,
+    pub reference: String,
+    pub note: Option<Private>,
+}
+
+impl Handler for FundWallet {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.ids.extend(self.account_id);
+        reads.streams.wallets.id(self.wallet_id);
+        reads.streams.wallets.query.noted.extend(self.note.as_ref().map(|_| self.wallet_id));
+        reads.streams.wallets.query.fundings.push(&self.reference);
+        reads.new_ids.transactions += 1;
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        if let Some(account_id) = self.account_id {
+            if batch.streams.wallets.find(self.wallet_id)?.account_id != account_id {
+                return Err(Rejection::NotFound.into());
+            }
+            require_active(batch, account_id)?;
+        }
+        if let Some(known) = batch.streams.wallets.index.fundings.get(&self.reference) {
+            if (known.wallet_id, known.amount) == (self.wallet_id, self.amount) {
+                return Ok(CommandResult::Funding { transaction: known.clone(), is_new: false });
+            }
+            return Err(Rejection::Conflict("the reference was used for another funding").into());
+        }
+        let id = batch.ids.transactions.next()?;
+        let note = self.note.as_ref().map(Salted::new);
+        let (reference, note_hash) = (self.reference.clone(), note.as_ref().map(Salted::hash));
+        let command = WalletCommand::Fund { amount: self.amount, reference, note_hash };
+        let transaction = move_money(batch, self.wallet_id, id, command, context)?;
+        if let Some(note) = note {
+            note.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id)?;
+        }
+        batch.streams.wallets.index.fundings.insert(self.reference.clone(), transaction.clone());
+        Ok(CommandResult::Funding { transaction, is_new: true })
+    }
+}

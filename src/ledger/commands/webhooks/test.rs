@@ -1,0 +1,26 @@
+use ledger_events::webhook::WebhookCommand;
+use ledger_events::{AccountId, WebhookId};
+
+use super::append;
+use crate::ledger::commands::prelude::*;
+
+/// Sends a delivery of sample data to a webhook.
+#[derive(Clone, Debug)]
+pub struct TestWebhook {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+}
+
+impl Handler for TestWebhook {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.id(self.account_id);
+        reads.streams.webhooks.id_of_account(self.account_id, self.webhook_id);
+        reads.new_ids.deliveries += 1;
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let delivery_id = batch.ids.deliveries.next()?;
+        let event_id = append(batch, self.account_id, self.webhook_id, WebhookCommand::Test { delivery_id }, context)?;
+        Ok(CommandResult::Test { delivery_id, event_id })
+    }
+}

@@ -1,0 +1,96 @@
+use ledger_events::webhook::{self, Webhook, WebhookCommand, WebhookEventType, WebhookUpdated};
+use ledger_events::{AccountId, CredentialId, WebhookId};
+
+use super::{decide, read_webhook, signing_secret, view};
+use crate::ledger::commands::prelude::*;
+use crate::ledger::commands::replays::end_replays;
+use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_URL};
+
+#[derive(Clone, Debug)]
+pub struct UpdateWebhook {
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub change: WebhookChange,
+}
+
+/// Changes to a webhook. An absent field stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookChange {
+    pub name: Option<Private>,
+    pub url: Option<Private>,
+    pub events: Option<Vec<WebhookEventType>>,
+    pub is_active: Option<bool>,
+    pub link: Option<CredentialLink>,
+    /// Signing secrets that the caller may see. A linked webhook shows its credential's secret to its URL, so only a caller
+    /// who may see that secret changes the URL.
+    pub visible: VisibleSecrets,
+}
+
+/// Signing secrets of an account's credentials that a caller may see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VisibleSecrets {
+    #[default]
+    None,
+    Only(CredentialId),
+    All,
+}
+
+impl VisibleSecrets {
+    pub fn contains(self, credential: CredentialId) -> bool {
+        match self {
+            VisibleSecrets::All => true,
+            VisibleSecrets::Only(own) => own == credential,
+            VisibleSecrets::None => false,
+        }
+    }
+}
+
+/// The credential whose signing secret becomes a webhook's token.
+#[derive(Clone, Debug)]
+pub struct CredentialLink {
+    pub credential_id: CredentialId,
+    /// Signing secret of a credential that has none.
+    pub new_secret: Private,
+}
+
+impl Handler for UpdateWebhook {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        read_webhook(reads, self.account_id, self.webhook_id);
+        let credential = self.change.link.as_ref().map(|link| link.credential_id);
+        reads.streams.credentials.ids.extend(credential);
+        reads.streams.credentials.query.signing_secrets.extend(credential);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let (account_id, id, link) = (self.account_id, self.webhook_id, self.change.link.as_ref());
+        let (name, url) = (self.change.name.as_ref().map(Salted::new), self.change.url.as_ref().map(Salted::new));
+        let update = WebhookUpdated {
+            events: self.change.events.clone(),
+            is_active: self.change.is_active,
+            name_hash: name.as_ref().map(Salted::hash),
+            url_hash: url.as_ref().map(Salted::hash),
+            token_hash: None,
+            credential_id: link.map(|link| link.credential_id),
+        };
+        let event = decide(batch, account_id, id, WebhookCommand::Update(update))?;
+        let linked = batch.streams.webhooks.get(id).and_then(|webhook| webhook.credential_id);
+        if let (Some(_), None, Some(credential)) = (&url, link, linked)
+            && !self.change.visible.contains(credential)
+        {
+            return Err(Rejection::SecretNotVisible.into());
+        }
+        let mut context = *context;
+        if let Some(CredentialLink { credential_id, new_secret }) = link {
+            webhook::linkable(account_id, batch.streams.credentials.get(*credential_id))?;
+            context = signing_secret(batch, *credential_id, new_secret, context.of_account(account_id))?.1;
+        }
+        batch.append::<Webhook>(id, event, &context.of_account(account_id));
+        end_replays(batch, id, &context);
+        for (kind, text) in [(WEBHOOK_NAME, name), (WEBHOOK_URL, url)] {
+            if let Some(text) = text {
+                text.keep(batch, kind, id)?;
+            }
+        }
+        view(batch, id, None)
+    }
+}

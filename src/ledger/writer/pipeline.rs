@@ -1,0 +1,257 @@
+//! The pipeline: the writer decides the next batch while the one before it is on its way to the disk.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SubsecRound, Utc};
+use ledger_database::{PgConnection, is_plan_outdated};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::error::Elapsed;
+use uuid::Uuid;
+
+use super::{BatchError, BatchOutcome, PHASE_DEADLINE, Replies, SHARED, Writer, give_up_expired, parts, unanswered};
+use crate::ledger::batch::Batch;
+use crate::ledger::connect;
+use crate::ledger::decide::{decide_all, reads_of};
+use crate::ledger::submission::Submission;
+
+/// A batch that takes more commands while the one before it is in flight.
+#[derive(Debug)]
+pub(super) struct OpenBatch {
+    batch: Batch,
+    pub(super) submissions: Vec<Submission>,
+    replies: Replies,
+}
+
+/// A batch whose statement is on its way.
+#[derive(Debug)]
+pub(super) struct InFlightBatch {
+    submissions: Vec<Submission>,
+    replies: Replies,
+    first_event: Option<Uuid>,
+    events: usize,
+    /// Whether the statement moves the head. A batch that writes nothing only checks where the head stands.
+    moves: bool,
+    task: JoinHandle<Completion>,
+}
+
+/// The connection, and the outcome of the statement: `Err` if it missed its deadline, `None` if the head stands elsewhere.
+/// Otherwise the database's time when the statement had the head, and how long it held it.
+pub(super) type Completion = (PgConnection, Result<Result<Option<(DateTime<Utc>, Duration)>, sqlx::Error>, Elapsed>);
+
+/// The last reading of the database's clock. Between two readings the node's monotonic clock continues from there, so that no
+/// wall clock of a node decides when an event was recorded.
+///
+/// The monotonic clock stands still while the machine is suspended. The statement refuses a batch that would be recorded in
+/// the past for that reason ([`Write::moving_now`](ledger_projections::write::Write::moving_now)).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) time: DateTime<Utc>,
+    pub(super) read_at: Instant,
+}
+
+impl Clock {
+    /// Maximum age of a reading.
+    const MAX_AGE: Duration = Duration::from_secs(10);
+
+    pub(super) fn read(time: DateTime<Utc>) -> Clock {
+        Clock { time, read_at: Instant::now() }
+    }
+
+    /// Returns the current time, or none if the reading is too old. It is never ahead of the database, whose clock has gone on
+    /// since it was read.
+    fn now(self) -> Option<DateTime<Utc>> {
+        let elapsed = self.read_at.elapsed();
+        let now = self.time + chrono::TimeDelta::from_std(elapsed).ok()?;
+        (elapsed < Self::MAX_AGE).then_some(now.trunc_subsecs(3))
+    }
+}
+
+impl Writer {
+    /// Decides commands while the batch before them is in flight if possible. Otherwise runs them with the head locked first.
+    pub(super) async fn take_up(&mut self, submissions: Vec<Submission>) {
+        let submissions = give_up_expired(submissions);
+        if submissions.is_empty() {
+            return;
+        }
+        let is_pipelined = submissions.iter().all(|submission| submission.command.is_pipelined());
+        let refused = if is_pipelined { self.admit(submissions).await } else { Err(submissions) };
+        if let Err(submissions) = refused {
+            self.settle_all().await;
+            self.execute_parts(parts(submissions)).await;
+        }
+    }
+
+    /// Decides commands on cached state and adds them to the open batch. Returns them if they need the head lock.
+    async fn admit(&mut self, submissions: Vec<Submission>) -> Result<(), Vec<Submission>> {
+        let reads = reads_of(self.shard, &submissions);
+        if !self.begin_open() {
+            return Err(submissions);
+        }
+        if self.in_flight.is_some() && self.open.as_ref().is_some_and(|open| open.batch.lacks_stock(&reads)) {
+            // Claims of the batch in flight are not in the tables yet.
+            let completed = completion(&mut self.in_flight).await;
+            self.settle(completed).await;
+            if !self.begin_open() {
+                return Err(submissions);
+            }
+        }
+        let Some(mut open) = self.open.take() else { return Err(submissions) };
+        let decided = tokio::time::timeout(PHASE_DEADLINE, self.decide_on(&mut open.batch, &submissions)).await;
+        match decided {
+            Ok(Ok(replies)) if open.batch.expired_keys.is_empty() => {
+                open.replies.extend(replies);
+                open.submissions.extend(submissions);
+                self.open = Some(open);
+                Ok(())
+            }
+            // The batch may be half decided. Nothing of it was sent.
+            _ => {
+                self.reading = None;
+                self.cache = None;
+                let mut all = open.submissions;
+                all.extend(submissions);
+                Err(all)
+            }
+        }
+    }
+
+    /// Opens a batch unless one is open. Returns false if the cache may not be exact.
+    fn begin_open(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        let is_alone = self.shared_until.is_none_or(|until| until <= Instant::now());
+        let Some(now) = self.clock.and_then(Clock::now).filter(|_| is_alone) else { return false };
+        let Some((mut cache, unflushed)) = self.cache.take() else { return false };
+        cache.head.recorded_at = cache.head.recorded_at.max(now);
+        let batch = Batch::new(self.shard, self.keyring.clone(), cache, unflushed, now);
+        self.open = Some(OpenBatch { batch, submissions: vec![], replies: vec![] });
+        true
+    }
+
+    async fn decide_on(&mut self, batch: &mut Batch, submissions: &[Submission]) -> Result<Replies, BatchError> {
+        let mut connection = match self.reading.take() {
+            Some(connection) => connection,
+            None => self.reading_connector.connect().await?,
+        };
+        if self.reading_plans.are_stale() {
+            sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
+        }
+        batch.fetch(&mut connection, reads_of(self.shard, submissions)).await?;
+        self.reading = Some(connection);
+        Ok(decide_all(batch, submissions)?)
+    }
+
+    /// Sends the open batch, if there is one, without waiting for its completion.
+    pub(super) async fn send_open(&mut self) {
+        let Some(OpenBatch { batch, submissions, replies }) = self.open.take() else { return };
+        let ready = match (batch.statement(), self.connection.take()) {
+            (Ok(statement), Some(connection)) => Ok((statement, connection)),
+            (Ok(statement), None) => self.connector.connect().await.map(|connection| (statement, connection)).map_err(drop),
+            (Err(_), connection) => {
+                self.connection = connection;
+                Err(())
+            }
+        };
+        let Ok((statement, mut connection)) = ready else {
+            return self.execute(submissions).await;
+        };
+        let (first_event, events) = (batch.pending.events.first().map(|event| event.moment.event_id), batch.pending.events.len());
+        let moves = !batch.is_empty();
+        // The plan of a statement that only inserts does not depend on statistics.
+        let discards_plans = statement.joins() && self.plans.are_stale();
+        let task = tokio::spawn(async move {
+            let write = async {
+                if discards_plans {
+                    sqlx::raw_sql("DISCARD PLANS").execute(&mut connection).await?;
+                }
+                let sent_at = Instant::now();
+                let written = statement.execute(&mut connection).await?;
+                Ok(written.map(|written| (written.at, sent_at.elapsed().saturating_sub(written.waited))))
+            };
+            let outcome = tokio::time::timeout(PHASE_DEADLINE, write).await;
+            (connection, outcome)
+        });
+        self.cache = Some(batch.into_cache());
+        self.in_flight = Some(InFlightBatch { submissions, replies, first_event, events, moves, task });
+    }
+
+    /// Replies to the callers of a completed batch. A batch that was not written runs again with the head locked first, and so
+    /// does the open batch, which was decided on it.
+    pub(super) async fn settle(&mut self, (in_flight, completed): (InFlightBatch, Result<Completion, JoinError>)) {
+        let InFlightBatch { submissions, replies, first_event, events, moves, .. } = in_flight;
+        let outcome = match completed {
+            Ok((connection, Ok(Ok(Some((now, held)))))) => {
+                self.connection = Some(connection);
+                self.clock = Some(Clock::read(now));
+                if moves {
+                    self.metrics.committed(submissions.len(), events, Some(held));
+                }
+                return self.finish(submissions, replies, first_event.is_some());
+            }
+            Ok((connection, Ok(Ok(None)))) => {
+                self.connection = Some(connection);
+                self.shared_until = Some(Instant::now() + SHARED);
+                BatchOutcome::HeadConflict
+            }
+            Ok((connection, Ok(Err(error)))) => match refusal(&error) {
+                Some(outcome) => {
+                    self.connection = Some(connection).filter(|connection| !connection.is_broken());
+                    outcome
+                }
+                None => unanswered(first_event, events, replies),
+            },
+            Ok((_, Err(_))) | Err(_) => unanswered(first_event, events, replies),
+        };
+        self.cache = None;
+        let after = self.open.take().map(|open| open.submissions);
+        // Callers of commands that were not sent may give them up again: they need not wait for the recovery.
+        after.iter().flatten().for_each(|submission| submission.state.release());
+        let parts = self.conclude(submissions, outcome).await;
+        self.execute_parts(parts).await;
+        if let Some(after) = after {
+            self.execute(after).await;
+        }
+    }
+
+    /// Waits until no batch is open or in flight.
+    pub(super) async fn settle_all(&mut self) {
+        while self.in_flight.is_some() || self.open.is_some() {
+            if self.in_flight.is_some() {
+                let completed = completion(&mut self.in_flight).await;
+                self.settle(completed).await;
+            } else {
+                self.send_open().await;
+            }
+        }
+    }
+}
+
+/// Waits for the completion of the batch in flight. Pends forever if there is none.
+pub(super) async fn completion(in_flight: &mut Option<InFlightBatch>) -> (InFlightBatch, Result<Completion, JoinError>) {
+    match in_flight {
+        Some(batch) => {
+            let completed = (&mut batch.task).await;
+            match in_flight.take() {
+                Some(batch) => (batch, completed),
+                None => std::future::pending().await,
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the outcome of a batch whose one statement the database refused. None if it may be committed all the same.
+fn refusal(error: &sqlx::Error) -> Option<BatchOutcome> {
+    let code = error.as_database_error()?.code()?;
+    match &*code {
+        // A new connection prepares the statement anew.
+        _ if is_plan_outdated(error) => Some(BatchOutcome::Unavailable(error.to_string())),
+        "57014" => Some(BatchOutcome::Slow),
+        "55P03" | "40001" | "40P01" | connect::READ_ONLY => Some(BatchOutcome::Unavailable(error.to_string())),
+        _ if connect::is_passing(error) => None,
+        // The cache, and not a command, may be what the database refuses: another node may have stored a response without an
+        // event meanwhile, for example.
+        _ => Some(BatchOutcome::HeadConflict),
+    }
+}
