@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rewards_ledger::delivery::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
 use sqlx::PgPool;
 use support::arrivals::{Arrivals, Behaviour};
 use support::latency::{BACKLOG_CONNECTIONS, Beside, IN_FLIGHT, latency};
@@ -25,6 +24,7 @@ use support::report::Report;
 use support::table::{self, in_millis, millis, thousands};
 use support::traffic::Traffic;
 use support::{Holdings, PATIENCE, Serve, arguments, count, until_made};
+use webhook_client::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
 
 /// Default limit of deliveries that a worker has in flight to one webhook. The bare loop sends as many at once.
 const IN_FLIGHT_TO_ONE: usize = 64;

@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rewards_ledger::postgres::Server;
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use embedded_postgres::Server;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -24,6 +23,7 @@ use support::plot::{Bars, Lines};
 use support::report::Report;
 use support::table::{in_millis, median, millis, of_rounds, thousands};
 use support::{Serve, arguments, baseline, load};
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 const WALLETS: usize = 10_000;
 /// Time for which each number of connections is measured in each round. A warm-up of a fifth of it comes first.

@@ -17,17 +17,17 @@ use std::time::Duration;
 use chrono::{Months, NaiveDate};
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use embedded_postgres::PinnedRelease;
 use ipnet::IpNet;
 use ledger_events::api_version::EmergencySunsetDeclared;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use transparency_log::note::VerifierKey;
 
 use crate::access::rate_limits::RateLimits;
 use crate::duration::duration;
-use crate::postgres::PinnedRelease;
 use crate::secrets::seal::Private;
 use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
-use crate::transparency::note::VerifierKey;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
 pub(crate) use private::read_private;
 pub use values::{LogFormat, Role, Roles};
@@ -66,7 +66,7 @@ pub struct DatabaseSettings {
     pub migration_url: Option<Private>,
 
     /// Directory for the embedded Postgres, keys, and certificates
-    #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::postgres::default_data_dir())]
+    #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::embedded::default_data_dir())]
     pub data_dir: PathBuf,
 
     /// Directory with `postgres` and `initdb` [default: looked for, else downloaded]

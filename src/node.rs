@@ -17,17 +17,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 
 use crate::api::{ApiState, Lifecycle, Surface};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
-use crate::delivery::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::Fulfilment;
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
-use crate::postgres;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
 use crate::secrets::seal::{Keyring, Private};
@@ -55,7 +54,7 @@ pub enum NodeError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Postgres(#[from] postgres::Error),
+    Postgres(#[from] embedded_postgres::Error),
     #[error(
         "no ledger in {0}: give its data directory with --data-dir (LEDGER_DATA_DIR), or its database with --database-url \
          (DATABASE_URL); `serve`, `demo` and `migrate` create a new one"

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use rewards_ledger::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 /// Behaviour of the endpoints. Each endpoint has a path of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

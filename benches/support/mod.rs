@@ -22,8 +22,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use embedded_postgres::Server;
 use futures::StreamExt;
-use rewards_ledger::postgres::{Server, Settings};
+use rewards_ledger::embedded;
 use rewards_ledger::secrets::seal::Keyring;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -35,8 +36,8 @@ const OPERATOR_TOKEN: &str = "operator-token-of-the-benchmarks-9f3c2a";
 
 /// Starts a Postgres with full durability, which is removed at the end.
 pub async fn postgres() -> Result<Server> {
-    _ = tokio_rustls::rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Ok(Server::start(Settings::temporary(true)?).await?)
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Ok(Server::start(embedded::temporary(true)?).await?)
 }
 
 /// Longest time that one scenario may take beyond its period.

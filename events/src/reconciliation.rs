@@ -104,9 +104,6 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Maximum number of lines in a statement.
-    pub const MOST_LINES: usize = 50_000;
-
     /// Decides the meaning of a line. Returns `None` if the same decision is already in force.
     ///
     /// # Errors

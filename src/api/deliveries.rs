@@ -6,6 +6,7 @@ use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
+use webhook_client::address::without_addresses;
 
 use super::body::NoFields;
 use super::error::ApiError;
@@ -18,7 +19,6 @@ use super::scalars::{JsonObject, Timestamp};
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
 use crate::access::Principal;
-use crate::delivery::address::without_addresses;
 use crate::ledger::{CommandResult, StoredResponse, commands, reader};
 
 /// Status of a delivery.

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::collections::VecDeque;
 
 use ledger_database::PgConnection;
-use ledger_events::merkle::{Hash, leaf_hash};
-use ledger_events::tile::{Edge, FULL, Tile};
 use ledger_events::{Position, ShardId};
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::{Hash, leaf_hash};
+use transparency_log::note::VerifierKey;
+use transparency_log::tile::{Edge, FULL, Tile};
 
 use super::walk::{Page, Visitor};
 use super::{AuditError, Difference, Findings, Reach, Refused};
 use crate::ledger::reader;
-use crate::transparency::checkpoint::Trust;
 use crate::transparency::incidents;
-use crate::transparency::note::VerifierKey;
 use crate::transparency::store::{self, Published};
 
 const PAGE_CHECKPOINTS: i64 = 1_000;

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use embedded_postgres::PinnedRelease;
 
 use super::output::Output;
 use super::serve::StopSignals;
-use crate::postgres::{PinnedRelease, default_data_dir};
+use crate::embedded::default_data_dir;
 use printer::Printer;
 use stage::Stage;
 

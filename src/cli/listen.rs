@@ -11,14 +11,14 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 use super::call::private;
 use super::escape;
 use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
-use crate::postgres::default_data_dir;
-use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use crate::embedded::default_data_dir;
 use crate::secrets::seal::Private;
 
 #[derive(Args, Debug)]

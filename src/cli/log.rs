@@ -13,6 +13,9 @@ use clap::{Args, Subcommand};
 use ledger_events::ShardId;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
+use transparency_log::checkpoint::{Checkpoint, Opened, Trust};
+use transparency_log::note::{Note, VerifierKey};
+use transparency_log::quorum::Quorum;
 
 use super::admin;
 use super::client::{Body, Client};
@@ -21,10 +24,7 @@ use super::quorum::{QuorumArgs, asking};
 use crate::config::OperatorTokenSettings;
 use crate::export::tiles;
 use crate::ledger::FIRST_SHARD;
-use crate::transparency::checkpoint::{Checkpoint, Opened, Trust};
 use crate::transparency::cosignature::witness;
-use crate::transparency::note::{Note, VerifierKey};
-use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Debug)]
 pub struct LogArgs {

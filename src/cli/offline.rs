@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use serde_json::json;
+use transparency_log::checkpoint::Trust;
+use transparency_log::note::VerifierKey;
 
 use super::WrongUse;
 use super::output::{Bar, Output, print_differences};
 use crate::export::offline::{self, ExportInputs, Outcome, Report};
-use crate::transparency::checkpoint::Trust;
-use crate::transparency::note::VerifierKey;
 use crate::transparency::receipt::Receipt;
 
 #[derive(clap::Args, Debug)]

@@ -1,11 +1,11 @@
 //! Arguments that ask for a checkpoint with cosignatures of witnesses.
 
 use clap::Args;
+use transparency_log::note::VerifierKey;
+use transparency_log::quorum::Quorum;
 
 use super::WrongUse;
 use crate::transparency::cosignature::witness;
-use crate::transparency::note::VerifierKey;
-use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Clone, Debug)]
 pub struct QuorumArgs {

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ledger_database::PgPool;
 use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
+use transparency_log::quorum::Quorum;
 
 use super::WrongUse;
 use super::output::{Bar, Output, with_progress};
@@ -18,7 +19,6 @@ use crate::config::DatabaseSettings;
 use crate::ledger::{connect, history};
 use crate::node::Database;
 use crate::reconciliation::{AsOf, Checked, Period, Report, await_checkpoints, render, report, walk_all};
-use crate::transparency::quorum::Quorum;
 
 #[derive(Args, Debug)]
 pub struct ReconcileArgs {

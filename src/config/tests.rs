@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use clap::{Command, FromArgMatches};
+use transparency_log::note::Algorithm;
 
 use super::*;
 use crate::access::rate_limits::RateLimit;
-use crate::transparency::note::Algorithm;
 
 fn command() -> Command {
     // The test's environment does not apply. Tests that run the program cover the variables.

@@ -7,10 +7,10 @@ use ledger_database::PgPool;
 use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{ShardId, WebhookId};
 use uuid::Uuid;
+use webhook_client::sender::Outcome;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, next_attempt_at};
-use super::sender::Outcome;
 use crate::ledger::connect::Line;
 
 /// Maximum number of deliveries that one statement pulls back.

@@ -9,12 +9,12 @@ use ledger_events::{ShardId, WebhookId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use webhook_client::sender::{Delivery, Outcome, Sender};
 
 use super::claim::{self, ClaimRequest, Claimed, Claims, Due, Target, Targets};
 use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
-use super::sender::{Delivery, Outcome, Sender};
 use super::share::Free;
 use crate::ledger::{NewDeliveries, connect};
 use crate::secrets::seal::Keyring;

@@ -8,17 +8,17 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use ledger_database::PgPool;
-use ledger_events::tile::{FULL, Tile};
 use ledger_events::{Position, ShardId};
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::note::Note;
+use transparency_log::quorum::Quorum;
+use transparency_log::tile::{FULL, Tile};
 
 use super::file::replace;
 use super::{ExportError, read};
 use crate::audit::Progress;
 use crate::ledger::reader::{self, Stored};
-use crate::transparency::checkpoint::Checkpoint;
 use crate::transparency::cosignature;
-use crate::transparency::note::Note;
-use crate::transparency::quorum::Quorum;
 use crate::transparency::store;
 
 /// Path of the newest checkpoint, below the directory.

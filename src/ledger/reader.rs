@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::leaf::Leaf;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{
     AccountId, CodecError, Event, Metadata, Moment, Position, Recorded, ReplayId, ShardId, StreamType, WebhookId,
@@ -14,6 +13,7 @@ use ledger_projections::ProjectionError;
 use ledger_projections::deliveries::Retry;
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
+use transparency_log::leaf::Leaf;
 use uuid::Uuid;
 
 mod account;

@@ -4,12 +4,13 @@
 //! Only [`Database::open_or_create`] creates a ledger. A command with a wrong data directory fails with a clear error
 //! instead of reading an empty ledger.
 
+use embedded_postgres::{Address, Server, Settings, has_cluster, running};
 use sqlx::postgres::PgConnectOptions;
 
 use super::NodeError;
 use crate::config::DatabaseSettings;
+use crate::embedded::{self, DATABASE, OWNER_ROLE, SERVICE_ROLE};
 use crate::ledger::{self, SchemaError};
-use crate::postgres::{self, Address, DATABASE, Server, Settings};
 
 /// Connection options of a database, and the embedded server if it runs here.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Database {
     pub async fn open(settings: &DatabaseSettings) -> Result<Database, NodeError> {
         match Database::find(settings).await? {
             Some(found) => Ok(found),
-            None if postgres::has_cluster(&settings.data_dir)? => Database::start(settings).await,
+            None if has_cluster(&settings.data_dir)? => Database::start(settings).await,
             None => Err(NodeError::NoLedger(settings.data_dir.display().to_string())),
         }
     }
@@ -53,9 +54,9 @@ impl Database {
             return Ok(Some(Database { options, migration, is_embedded: false, server: None }));
         }
         let data_dir = settings.data_dir.clone();
-        let running = tokio::task::spawn_blocking(move || postgres::running(&data_dir)).await;
-        let running = running.map_err(|_| NodeError::Interrupted)??;
-        running.map(|address| Database::at(&address, None)).transpose()
+        let found = tokio::task::spawn_blocking(move || running(&data_dir)).await;
+        let found = found.map_err(|_| NodeError::Interrupted)??;
+        found.map(|address| Database::at(&address, None)).transpose()
     }
 
     async fn start(settings: &DatabaseSettings) -> Result<Database, NodeError> {
@@ -63,7 +64,7 @@ impl Database {
             programs: settings.postgres_programs.clone(),
             release: settings.postgres_release.clone(),
             account: settings.postgres_account.clone(),
-            ..Settings::new(&settings.data_dir)
+            ..embedded::settings(&settings.data_dir)
         });
         Database::embedded(server.await?)
     }
@@ -74,8 +75,8 @@ impl Database {
     }
 
     fn at(address: &Address, server: Option<Server>) -> Result<Database, NodeError> {
-        let options = address.service_url().parse()?;
-        let migration = Some(address.owner_url(DATABASE).parse()?);
+        let options = address.url(SERVICE_ROLE, DATABASE).parse()?;
+        let migration = Some(address.url(OWNER_ROLE, DATABASE).parse()?);
         Ok(Database { options, migration, is_embedded: true, server })
     }
 

@@ -5,14 +5,10 @@
 //! in one snapshot, in well under a second, and compared with the wallets' rows and last movements. The walk reads the
 //! period's events in pages, and compares each movement, order and payout.
 
-mod camt;
-pub mod lines;
-pub mod matching;
 pub mod render;
 mod report;
 pub mod statements;
 mod walk;
-mod xml;
 
 use std::fmt;
 

@@ -9,6 +9,7 @@ use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
 use rust_decimal::Decimal;
 use sqlx::AssertSqlSafe;
 use tokio::sync::Mutex;
+use transparency_log::quorum::Quorum;
 
 use super::walk::{walk, walk_over};
 use super::{
@@ -18,7 +19,6 @@ use super::{
 use crate::audit::Progress;
 use crate::ledger::reader;
 use crate::transparency::cosignature;
-use crate::transparency::quorum::Quorum;
 use crate::transparency::store;
 
 type Snapshot = Transaction<'static>;

@@ -9,6 +9,9 @@ mod candidates;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
+use bank_statements::camt;
+use bank_statements::lines::{self, Columns, Line, LineError};
+use bank_statements::matching::{self, Open, Outcome, Tolerance};
 use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
 use ledger_database::PgPool;
@@ -17,13 +20,12 @@ use ledger_events::{Currency, ShardId, StatementId};
 use ledger_projections::{ProjectionError, statements};
 use sha2::{Digest, Sha256};
 
-use super::camt;
-use super::lines::{self, Columns, Line, LineError};
-use super::matching::{self, Candidate, Open, Outcome, Tolerance};
 use crate::ledger::FIRST_SHARD;
 use crate::secrets::seal::{Keyring, SealError};
-pub use candidates::exists;
+pub use candidates::{Candidate, exists};
 
+/// Largest tolerance in days.
+pub const MOST_DAYS: i64 = 60;
 /// Largest size of a file, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 /// Limits on the memory of one matching.
@@ -75,9 +77,14 @@ pub enum Source<'a> {
 pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
     let text = std::str::from_utf8(bytes).map_err(|_| LineError::File("is not UTF-8"))?;
     match source {
-        Source::Csv(columns) => lines::from_csv(text, columns),
-        Source::Camt053 => camt::lines(text),
+        Source::Csv(columns) => lines::from_csv(text, columns, is_currency),
+        Source::Camt053 => camt::lines(text, is_currency),
     }
+}
+
+/// Whether wallets can be in this currency.
+fn is_currency(code: &str) -> bool {
+    code.parse::<Currency>().is_ok()
 }
 
 /// Returns the kind under which a line is sealed, which binds the line to its statement.
@@ -256,6 +263,21 @@ impl Found {
     }
 }
 
+/// Matches lines with candidates. Marks the candidates that a person has assigned to one of the lines.
+fn outcomes(all: &[Kept], candidates: &mut [Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+    let decided: HashSet<Decision> = all.iter().filter_map(|kept| kept.decided).collect();
+    for candidate in &mut *candidates {
+        candidate.entry.is_taken = decided.contains(&candidate.is);
+    }
+    let entries: Vec<_> = candidates.iter().map(|candidate| &candidate.entry).collect();
+    let open = all.iter().map(|Kept { line, decided, is_duplicate, .. }| Open {
+        line,
+        is_decided: decided.is_some(),
+        is_duplicate: *is_duplicate,
+    });
+    matching::outcomes(&open.collect::<Vec<_>>(), &entries, tolerance)
+}
+
 /// Matches a statement. Lines of other statements on nearby days take part, so that a funding is not matched with two
 /// statements.
 ///
@@ -295,25 +317,24 @@ pub async fn run(
     candidates.retain(|candidate| !elsewhere.contains(&candidate.is));
     // Matching can take a second. A blocking thread keeps it from delaying other requests.
     let matched = tokio::task::spawn_blocking(move || {
-        let open = all.iter().map(|kept| Open { line: &kept.line, decided: kept.decided, is_duplicate: kept.is_duplicate });
-        let outcomes = matching::outcomes(&open.collect::<Vec<_>>(), &candidates, tolerance);
+        let outcomes = outcomes(&all, &mut candidates, tolerance);
         (all, candidates, outcomes)
     });
     let (all, candidates, outcomes) = matched.await?;
 
     let mut settled: HashSet<Decision> = HashSet::new();
     let mut named: HashSet<usize> = HashSet::new();
-    for outcome in &outcomes {
+    for (kept, outcome) in all.iter().zip(&outcomes) {
         match outcome {
             Outcome::Matched(at) => _ = settled.insert(candidates[*at].is),
-            Outcome::Decided(decision) => _ = settled.insert(*decision),
+            Outcome::Decided => settled.extend(kept.decided),
             Outcome::Ambiguous { candidates, .. } => named.extend(candidates),
             Outcome::Unmatched | Outcome::Reversed(_) | Outcome::Duplicate => {}
         }
     }
-    let found = |outcome: &Outcome| match outcome {
+    let found = |kept: &Kept, outcome: &Outcome| match outcome {
         Outcome::Matched(at) => Found::Matched(candidates[*at].clone()),
-        Outcome::Decided(decision) => Found::Decided(*decision),
+        Outcome::Decided => kept.decided.map_or(Found::Unmatched, Found::Decided),
         Outcome::Ambiguous { candidates: named, why } => {
             Found::Ambiguous { candidates: named.iter().map(|at| candidates[*at].clone()).collect(), why }
         }
@@ -321,10 +342,10 @@ pub async fn run(
         Outcome::Reversed(other) => Found::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
         Outcome::Duplicate => Found::Duplicate,
     };
-    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&outcomes[at]))).collect();
-    let currencies: HashSet<Currency> = lines.iter().map(|(line, _)| line.currency).collect();
+    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
+    let currencies: HashSet<&str> = lines.iter().map(|(line, _)| &*line.currency).collect();
     let is_missing = |candidate: &Candidate| {
-        let is_of_statement = (first..=last).contains(&candidate.day) && currencies.contains(&candidate.currency);
+        let is_of_statement = (first..=last).contains(&candidate.entry.day) && currencies.contains(&*candidate.entry.currency);
         is_of_statement && !settled.contains(&candidate.is)
     };
     let unmatched = candidates.iter().enumerate().filter(|(_, candidate)| is_missing(candidate));

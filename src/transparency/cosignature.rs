@@ -7,11 +7,11 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
+use transparency_log::checkpoint::{Checkpoint, CheckpointError};
+use transparency_log::note::{Algorithm, Note, VerifierKey};
+use transparency_log::quorum::Quorum;
 
 use super::TreeError;
-use super::checkpoint::{Checkpoint, CheckpointError};
-use super::note::{Algorithm, Note, VerifierKey};
-use super::quorum::Quorum;
 use super::store;
 
 /// Largest tolerated difference between a witness's clock and ours.
@@ -41,7 +41,7 @@ impl From<sqlx::Error> for CosignatureError {
 impl From<CheckpointError> for CosignatureError {
     fn from(error: CheckpointError) -> CosignatureError {
         match error {
-            CheckpointError::Note(super::note::NoteError::Unsigned) => CosignatureError::Stranger,
+            CheckpointError::Note(transparency_log::note::NoteError::Unsigned) => CosignatureError::Stranger,
             error => CosignatureError::Checkpoint(error),
         }
     }
@@ -121,7 +121,7 @@ pub async fn with_cosignatures(pool: &PgPool, shard: ShardId, published: &store:
 /// # Errors
 /// Returns an error when the text is not a verifier key, or is not a witness's key.
 pub fn witness(text: &str) -> Result<VerifierKey, String> {
-    let key: VerifierKey = text.trim().parse().map_err(|error: super::note::NoteError| error.to_string())?;
+    let key: VerifierKey = text.trim().parse().map_err(|error: transparency_log::note::NoteError| error.to_string())?;
     match key.algorithm() {
         Algorithm::CosignatureV1 => Ok(key),
         Algorithm::Ed25519 => {

@@ -3,10 +3,10 @@
 use ledger_database::PgPool;
 use ledger_events::{OrderId, Position, ShardId, TransactionId};
 use serde::Deserialize;
+use transparency_log::quorum::Quorum;
 
 use super::TreeError;
 use super::cosignature;
-use super::quorum::Quorum;
 use super::receipt::{FORMAT, ProvedEvent, Receipt};
 use super::{proof, store};
 use crate::ledger::reader::{self, Stored};

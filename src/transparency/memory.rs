@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ledger_events::merkle::Hash;
 use serde::{Deserialize, Serialize};
+use transparency_log::merkle::Hash;
 use uuid::Uuid;
 
 /// A signed tree, as the state file stores it.

@@ -2,18 +2,15 @@
 //! (C2SP `tlog-tiles`, `tlog-checkpoint`). Nobody, including the operator, can change the past without being detected.
 //! `docs/transparency.md` describes how to verify it.
 //!
-//! `note`, `checkpoint` and `receipt` do no I/O: an offline verifier needs only these.
+//! The crate `transparency-log` has the primitives. `receipt` does no I/O either: an offline verifier needs only these.
 
-pub mod checkpoint;
 pub mod cosignature;
 pub mod incidents;
 pub mod issue;
 pub mod memory;
-pub mod note;
 pub mod peers;
 pub mod projector;
 pub mod proof;
-pub mod quorum;
 pub mod receipt;
 mod refusal;
 pub mod signer;
@@ -26,7 +23,7 @@ pub use refusal::Refusal;
 #[derive(Clone, Debug, Default)]
 pub struct PublicLog {
     /// Witnesses whose cosignatures the log accepts.
-    pub witnesses: std::sync::Arc<[note::VerifierKey]>,
+    pub witnesses: std::sync::Arc<[transparency_log::note::VerifierKey]>,
 }
 
 /// Error while reading, growing or signing the tree.
@@ -35,7 +32,7 @@ pub enum TreeError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
-    Proof(ledger_events::merkle::MerkleError),
+    Proof(transparency_log::merkle::MerkleError),
     #[error("{0} of the tree is missing")]
     Missing(String),
     #[error(transparent)]
@@ -43,15 +40,15 @@ pub enum TreeError {
     #[error(transparent)]
     Memory(#[from] memory::MemoryError),
     #[error(transparent)]
-    Checkpoint(#[from] checkpoint::CheckpointError),
+    Checkpoint(#[from] transparency_log::checkpoint::CheckpointError),
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
     Read(#[from] crate::ledger::reader::ReadError),
 }
 
-impl From<note::NoteError> for TreeError {
-    fn from(error: note::NoteError) -> TreeError {
+impl From<transparency_log::note::NoteError> for TreeError {
+    fn from(error: transparency_log::note::NoteError) -> TreeError {
         TreeError::Checkpoint(error.into())
     }
 }

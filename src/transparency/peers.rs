@@ -4,7 +4,7 @@
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
-use ledger_events::merkle::Hash;
+use transparency_log::merkle::Hash;
 use uuid::Uuid;
 
 use super::Refusal;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
-use ledger_events::merkle::leaf_hash;
-use ledger_events::tile::Edge;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
+use transparency_log::checkpoint::{Checkpoint, Trust};
+use transparency_log::merkle::leaf_hash;
+use transparency_log::tile::Edge;
 
-use super::checkpoint::{Checkpoint, Trust};
 use super::incidents;
 use super::memory::{Memory, MemoryError, Remembered};
 use super::peers::{self, Identity, Peers};
@@ -369,7 +369,7 @@ async fn off_the_runtime<T: Send + 'static>(
     }
 }
 
-type Grown = (Edge, Vec<(ledger_events::tile::Tile, Vec<ledger_events::merkle::Hash>)>, bool);
+type Grown = (Edge, Vec<(transparency_log::tile::Tile, Vec<transparency_log::merkle::Hash>)>, bool);
 
 /// Appends the next page of events to the edge. Returns the new edge, the tiles that became full, and whether there may
 /// be more events. If a node died between remembering and committing a tree, this first grows the tree to the remembered

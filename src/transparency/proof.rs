@@ -1,8 +1,8 @@
 //! Merkle proofs computed from the tiles: inclusion of an event in a tree, and consistency of two trees.
 
 use ledger_database::PgPool;
-use ledger_events::merkle::{self, Hash, Node};
 use ledger_events::{Position, ShardId};
+use transparency_log::merkle::{self, Hash, Node};
 
 use super::TreeError;
 use super::store;

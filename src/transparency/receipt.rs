@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
-use ledger_events::leaf::{Leaf, LeafError};
-use ledger_events::merkle::{self, Hash, MerkleError};
 use ledger_events::{OrderId, Position, ShardId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use transparency_log::checkpoint::{CheckpointError, Opened, Trust};
+use transparency_log::leaf::{Leaf, LeafError};
+use transparency_log::merkle::{self, Hash, MerkleError};
 use uuid::Uuid;
 
-use super::checkpoint::{CheckpointError, Opened, Trust};
 use super::proof::Inclusion;
 use unambiguous::Unambiguous;
 

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use ledger_events::ShardId;
 use zeroize::Zeroizing;
 
-use super::checkpoint::Checkpoint;
-use super::note::{Algorithm, Note, NoteError, SigningKey, VerifierKey};
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::note::{Algorithm, Note, NoteError, SigningKey, VerifierKey};
 
 /// Largest number of keys in a key file, more than any key rotation needs.
 const MOST_KEYS: usize = 8;
@@ -109,7 +109,7 @@ impl fmt::Debug for Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transparency::checkpoint::Trust;
+    use transparency_log::checkpoint::Trust;
 
     const OLD: &str = "b2xkIGtleSBvbGQga2V5IG9sZCBrZXkgb2xkIGtleS4=";
     const NEW: &str = "bmV3IGtleSBuZXcga2V5IG5ldyBrZXkgbmV3IGtleS4=";

@@ -5,15 +5,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::merkle::{Hash, MerkleError, Node};
-use ledger_events::tile::{Edge, FULL, Tile};
 use ledger_events::{Position, ShardId};
 use sqlx::PgExecutor;
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::merkle::{Hash, MerkleError, Node};
+use transparency_log::note::VerifierKey;
+use transparency_log::quorum::Quorum;
+use transparency_log::tile::{Edge, FULL, Tile};
 
 use super::TreeError;
-use super::checkpoint::Checkpoint;
-use super::note::VerifierKey;
-use super::quorum::Quorum;
 
 pub use crate::ledger::backlog::TREE as PROJECTION;
 
@@ -437,7 +437,7 @@ pub async fn compute<T>(
 
 /// Returns the root of the tree at an earlier or the current size.
 pub async fn root_at(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Hash, TreeError> {
-    compute(db, shard, tree_size, |read| ledger_events::merkle::root(tree_size, read)).await
+    compute(db, shard, tree_size, |read| transparency_log::merkle::root(tree_size, read)).await
 }
 
 impl From<MerkleError> for TreeError {

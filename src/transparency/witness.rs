@@ -11,9 +11,9 @@ use ledger_database::PgPool;
 use ledger_events::ShardId;
 use reqwest::{StatusCode, Url};
 use tokio_util::sync::CancellationToken;
+use transparency_log::note::VerifierKey;
 
 use super::cosignature::{self, CosignatureError};
-use super::note::VerifierKey;
 use super::{TreeError, proof, store};
 use crate::heartbeat::Heartbeat;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ledger_events::Actor;
 use rewards_ledger::delivery::worker::Worker;
 use rewards_ledger::ledger::{FIRST_SHARD, Origin, commands, health};
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};

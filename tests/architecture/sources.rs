@@ -44,8 +44,16 @@ pub fn crates() -> Vec<Package> {
     for name in names_in("crates") {
         roots.push((Some(name.clone()), format!("crates/{name}/src")));
     }
-    let names: Vec<String> = roots.iter().filter_map(|(name, _)| name.clone()).collect();
-    roots.into_iter().map(|(name, root)| Package::read(name, &root, &names)).collect()
+    let named = roots.iter().filter_map(|(name, root)| name.clone().map(|name| (library(root), name)));
+    let libraries: BTreeMap<String, String> = named.collect();
+    roots.into_iter().map(|(name, root)| Package::read(name, &root, &libraries)).collect()
+}
+
+/// The name under which other packages import the package with these sources.
+fn library(root: &str) -> String {
+    let manifest = read(&format!("{}/Cargo.toml", root.trim_end_matches("/src")));
+    let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    name.unwrap_or_else(|| panic!("{root}: the package has no name")).replace('-', "_")
 }
 
 /// The tests and benches of the service, for what is asked of every text.
@@ -55,7 +63,7 @@ pub fn tests_and_benches() -> Vec<Module> {
 }
 
 impl Package {
-    fn read(name: Option<String>, root: &str, packages: &[String]) -> Package {
+    fn read(name: Option<String>, root: &str, libraries: &BTreeMap<String, String>) -> Package {
         let mut modules: Vec<Module> = files(root).into_iter().map(|file| Module::new(root, file)).collect();
         modules.retain(|module| !module.path.iter().any(|name| name == "tests"));
         let known: BTreeMap<Vec<String>, String> =
@@ -64,7 +72,7 @@ impl Package {
             let parsed = syn::parse_file(&module.text).unwrap_or_else(|error| panic!("{}: {error}", module.file));
             let mut paths = Paths::default();
             paths.visit_file(&parsed);
-            let imports = paths.0.iter().filter_map(|path| resolve(path, &module.path, name.as_deref(), &known, packages));
+            let imports = paths.0.iter().filter_map(|path| resolve(path, &module.path, name.as_deref(), &known, libraries));
             module.imports = imports.collect();
         }
         Package { name, modules }
@@ -142,22 +150,22 @@ fn resolve(
     from: &[String],
     package: Option<&str>,
     known: &BTreeMap<Vec<String>, String>,
-    packages: &[String],
+    libraries: &BTreeMap<String, String>,
 ) -> Option<Import> {
     let (first, rest) = path.split_first()?;
-    if let Some(other) = first.strip_prefix("ledger_").map(|name| name.replace('_', "-")) {
-        let other = packages.iter().find(|name| **name == other)?;
-        return Some(Import { layer: other.clone(), file: other.clone(), path: vec![] });
-    }
     let ups = path.iter().take_while(|name| *name == "super").count();
     let mut target = match first.as_str() {
         "crate" => vec![],
         "self" => from.to_vec(),
         "super" => from[..from.len().saturating_sub(ups)].to_vec(),
         _ => {
-            // A child, or an external crate.
+            // A child, another package of the workspace, or an external crate.
             let child: Vec<String> = from.iter().chain([first]).cloned().collect();
-            known.contains_key(&child).then(|| from.to_vec())?
+            if !known.contains_key(&child) {
+                let other = libraries.get(first)?;
+                return Some(Import { layer: other.clone(), file: other.clone(), path: vec![] });
+            }
+            from.to_vec()
         }
     };
     let rest = match first.as_str() {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use rewards_ledger::receiver::Answer;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+use webhook_client::receiver::Answer;
 
 use crate::support::shop::{DEADLINE, Shop, receiver};
 use crate::support::wait::{until, until_true};

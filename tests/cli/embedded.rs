@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use embedded_postgres::running;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rewards_ledger::postgres::{DATABASE, running};
+use rewards_ledger::embedded::{DATABASE, OWNER_ROLE};
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
@@ -90,7 +91,7 @@ async fn a_command_beside_a_running_serve_uses_its_server() {
 /// Connects as the owner to the server that runs in a data directory.
 async fn owner(data_dir: &Path) -> PgConnection {
     let address = running(data_dir).unwrap().expect("a server runs in the data directory");
-    let options: PgConnectOptions = address.owner_url(DATABASE).parse().unwrap();
+    let options: PgConnectOptions = address.url(OWNER_ROLE, DATABASE).parse().unwrap();
     options.connect().await.unwrap()
 }
 

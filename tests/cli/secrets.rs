@@ -2,8 +2,8 @@
 
 use nix::sys::signal::Signal;
 use rewards_ledger::access::request_signature;
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
+use webhook_client::receiver::Answer;
 
 use crate::support::ledger::{LOG_KEY, MASTER_KEY};
 use crate::support::node::PASSWORD;

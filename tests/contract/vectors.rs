@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use rewards_ledger::access::request_signature::{canonical_string, check, header, parse_header, sign};
 use rewards_ledger::api::error::ApiError;
-use rewards_ledger::delivery::signature;
 use serde::Deserialize;
+use webhook_client::signature;
 
 use crate::support::repository;
 

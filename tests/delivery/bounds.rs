@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::receiver::{Answer, Received};
 use serde_json::json;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::{Answer, Received};
 
 use super::{count, run_until_none};
 use crate::support::postgres;

@@ -3,8 +3,8 @@
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::NewVoucher;
-use rewards_ledger::receiver::Answer;
 use rewards_ledger::secrets::seal::Private;
+use webhook_client::receiver::Answer;
 
 use super::send_all;
 use crate::support::ledger::money;

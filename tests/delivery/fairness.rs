@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::receiver::{Answer, Receiver};
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::{Answer, Receiver};
 
 use super::bounds::Counting;
 use super::count;

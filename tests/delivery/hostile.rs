@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use rewards_ledger::delivery::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
-use rewards_ledger::receiver::{Answer, Certificate, Misbehaviour, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
 
+use crate::support::misbehave::{Misbehaviour, misbehave};
 use crate::support::node::Node;
 use crate::support::shop::{DEADLINE as LONG, Shop, receiver, sender, trusting, worker};
 
@@ -27,7 +28,7 @@ const SOCKET_BUFFERS: u64 = 64 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
-    let raw = |text: &str| Answer::Misbehave(Misbehaviour::Raw(text.to_owned().into()));
+    let raw = |text: &str| misbehave(Misbehaviour::Raw(text.to_owned().into()));
     let drip = Duration::from_millis(20);
     let none = format!("no answer within {} s", DEADLINE.as_secs());
     let (none, closed) = (none.as_str(), "connection closed before an answer");
@@ -39,21 +40,21 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
         (Answer::Status(404), Some(404), Some("HTTP 404")),
         (Answer::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
         (Answer::Hang, None, Some(none)),
-        (Answer::Misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
-        (Answer::Misbehave(Misbehaviour::InformationalFlood), None, Some("too many informational answers (1xx)")),
-        (Answer::Misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
+        (misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
+        (misbehave(Misbehaviour::InformationalFlood), None, Some("too many informational answers (1xx)")),
+        (misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
         (raw(&flood), None, Some(large)),
-        (Answer::Misbehave(Misbehaviour::Close), None, Some(closed)),
-        (Answer::Misbehave(Misbehaviour::HalfClose), None, Some(closed)),
+        (misbehave(Misbehaviour::Close), None, Some(closed)),
+        (misbehave(Misbehaviour::HalfClose), None, Some(closed)),
         (raw("HTTP/1.1 200 OK\r\nContent-"), None, Some(closed)),
         (raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), None, Some(garbage)),
         (raw("\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2 \r\n\r\n"), None, Some(garbage)),
         (raw("220 mail.example ESMTP\r\n"), None, Some(garbage)),
         // The status arrives in time, and it alone decides.
-        (Answer::Misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
-        (Answer::Misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
-        (Answer::Misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
-        (Answer::Misbehave(Misbehaviour::LongBody(200, GIGABYTE, mpsc::unbounded_channel().0)), Some(200), None),
+        (misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
+        (misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
+        (misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
+        (misbehave(Misbehaviour::LongBody(200, GIGABYTE, mpsc::unbounded_channel().0)), Some(200), None),
     ];
     let shop = Shop::open().await;
     let answers: Vec<Answer> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
@@ -98,7 +99,7 @@ async fn the_worker_reads_no_more_of_a_gigabyte_than_it_stores() {
     let shop = Shop::open().await;
     let (written, mut counting) = mpsc::unbounded_channel();
     // The answer is moved out, so that the channel closes with the only answer.
-    let answer = Mutex::new(Some(Answer::Misbehave(Misbehaviour::LongBody(200, GIGABYTE, written))));
+    let answer = Mutex::new(Some(misbehave(Misbehaviour::LongBody(200, GIGABYTE, written))));
     let (receiver, _arrived) = receiver(move |_| answer.lock().unwrap().take().unwrap()).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
@@ -126,7 +127,7 @@ async fn a_compressed_body_is_not_decompressed() {
     let packed = bomb();
     let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len()).into_bytes();
     bytes.extend_from_slice(&packed);
-    let (receiver, _arrived) = receiver(move |_| Answer::Misbehave(Misbehaviour::Raw(bytes.clone().into()))).await;
+    let (receiver, _arrived) = receiver(move |_| misbehave(Misbehaviour::Raw(bytes.clone().into()))).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;

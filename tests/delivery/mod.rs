@@ -20,9 +20,9 @@ use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::{Round, Worker};
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::WebhookChange;
-use rewards_ledger::receiver::Answer;
 use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 use crate::support::wait::until;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::Worker;
-use rewards_ledger::receiver::Answer;
 use sqlx::AssertSqlSafe;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use super::{count, run_until_none};
 use crate::support::relay::Relay;

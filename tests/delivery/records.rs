@@ -10,8 +10,8 @@ use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::delivery::record;
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::WebhookChange;
-use rewards_ledger::receiver::Answer;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use crate::support::postgres::set_read_only;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{Datelike, Utc};
 use futures::future::join_all;
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::Value;
 use sqlx::ConnectOptions;
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 use super::count;
 use crate::support::program::{self, Program, peak_memory};

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::telemetry::Metrics;

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::process::Stdio;
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+use webhook_client::receiver::{Answer, Received};
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 

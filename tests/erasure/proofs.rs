@@ -1,13 +1,13 @@
 //! Proofs that an auditor kept before an erasure. They must still hold for the log after it.
 
-use ledger_events::merkle::verify_consistency;
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::transparency::checkpoint::Opened;
 use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::proof::consistency;
-use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::receipt::Receipt;
 use sqlx::ConnectOptions;
+use transparency_log::checkpoint::Opened;
+use transparency_log::merkle::verify_consistency;
+use transparency_log::quorum::Quorum;
 
 use crate::support::node::Node;
 use crate::support::program::{program, run};

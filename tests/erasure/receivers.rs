@@ -1,7 +1,7 @@
 //! Response bodies of webhook receivers.
 
-use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
+use webhook_client::receiver::{Answer, Received};
 
 use super::traces::Traces;
 use super::{erase, sound};

@@ -1,12 +1,12 @@
 //! Lines of bank statements, and the reasons that people wrote about them.
 
+use bank_statements::lines::Columns;
 use chrono::Utc;
 use ledger_events::Rejection;
 use ledger_events::reconciliation::StatementFormat;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::commands::ImportStatement;
 use rewards_ledger::ledger::{Command, WriteError, reader};
-use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
 use serde_json::{Value, json};
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use chrono::Utc;
-use ledger_events::merkle::empty_root;
 use rewards_ledger::export::tiles;
 use rewards_ledger::ledger::connect;
-use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
 use rewards_ledger::transparency::cosignature;
-use rewards_ledger::transparency::note::Note;
-use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::Value;
+use transparency_log::checkpoint::{Checkpoint, Trust};
+use transparency_log::merkle::empty_root;
+use transparency_log::note::Note;
+use transparency_log::quorum::Quorum;
 
 use super::kept::{Kept, kept};
 use super::offline::TAMPERINGS;
@@ -198,7 +198,7 @@ async fn tiles_copied_after_the_database_was_changed_tell_of_it() {
         let events = rewards_ledger::ledger::reader::stored_at(kept.shop.pool(), SHARD, &[i64::try_from(position).unwrap()])
             .await
             .unwrap();
-        ledger_events::merkle::leaf_hash(&events[0].leaf().to_bytes()).to_vec()
+        transparency_log::merkle::leaf_hash(&events[0].leaf().to_bytes()).to_vec()
     };
     let fit = "UPDATE log_edges SET hashes = overlay(hashes PLACING $1 FROM $2) WHERE level = 0";
     let at = i32::try_from(32 * (position - 1) + 1).unwrap();

@@ -2,8 +2,8 @@
 
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::json;
+use transparency_log::quorum::Quorum;
 
 use super::kept::kept;
 use super::succeeds;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rewards_ledger::export::tiles;
-use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::Value;
+use transparency_log::quorum::Quorum;
 
 use super::succeeds;
 use crate::support::ledger::SHARD;

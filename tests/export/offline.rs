@@ -1,13 +1,13 @@
 //! A superuser changed the database, bypassing the triggers. An export of it, the log's public key and previously
 //! kept files are enough to detect that.
 
-use ledger_events::merkle::empty_root;
 use rewards_ledger::export::{import, tiles};
-use rewards_ledger::transparency::checkpoint::Checkpoint;
-use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::merkle::empty_root;
+use transparency_log::quorum::Quorum;
 
 use super::kept::{Kept, export, kept, with};
 use super::succeeds;

@@ -1,12 +1,12 @@
 //! Receipts: the checkpoint that they are bound to, and their completeness.
 
-use ledger_events::merkle::MerkleError;
-use rewards_ledger::transparency::checkpoint::{CheckpointError, Trust};
 use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
-use rewards_ledger::transparency::quorum::Quorum;
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use rewards_ledger::transparency::signer::Signer;
 use rewards_ledger::transparency::store;
+use transparency_log::checkpoint::{CheckpointError, Trust};
+use transparency_log::merkle::MerkleError;
+use transparency_log::quorum::Quorum;
 
 use super::kept::kept;
 use crate::support::history::revealed;

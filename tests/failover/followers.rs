@@ -5,7 +5,7 @@ use ledger_events::order::OrderStatus;
 use rewards_ledger::delivery::record::{self, Lease};
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::health::{Bounds, Watch};
-use rewards_ledger::receiver::Answer;
+use webhook_client::receiver::Answer;
 
 use crate::support::failover::Standby;
 use crate::support::ledger::SHARD;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions};
+use webhook_client::receiver::{Answer, Receiver};
 
 use crate::support::history::revealed;
 use crate::support::ledger::MASTER_KEY;

@@ -4,9 +4,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use webhook_client::receiver::Answer;
 
 use super::other_key;
 use crate::support::ledger::MASTER_KEY;

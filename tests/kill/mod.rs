@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use embedded_postgres::{Server, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rewards_ledger::postgres::{Server, Settings};
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use rewards_ledger::embedded;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::RwLock;
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};
@@ -349,7 +350,7 @@ async fn killing_postgres_repeatedly_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_postgres_for_half_a_minute_during_a_backlog_loses_nothing() {
-    let settings = Settings { remove_at_end: false, ..Settings::temporary(true).unwrap() };
+    let settings = Settings { remove_at_end: false, ..embedded::temporary(true).unwrap() };
     let mut server = Some(Server::start(settings.clone()).await.unwrap());
     let url = server.as_ref().unwrap().url();
     let retries = survives(&url, 1, async |_, hangs| {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use rewards_ledger::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 use serde_json::json;
 use sqlx::PgPool;
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 use crate::support::postgres;
 use crate::support::program::Program;

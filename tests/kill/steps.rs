@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nix::sys::signal::Signal;
-use rewards_ledger::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
+use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
 
 use crate::support::node::Client;
 use crate::support::postgres::{self, TestDatabase};

@@ -1,8 +1,8 @@
 //! Several statements, of nearby and of distant days.
 
+use bank_statements::matching::Tolerance;
 use chrono::{TimeDelta, Utc};
 use ledger_projections::statements as imported;
-use rewards_ledger::reconciliation::matching::Tolerance;
 use rewards_ledger::reconciliation::statements::{Limits, Matching, StatementError, run};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::reconciliation::{self, Period, Report, await_checkpoints};
-use rewards_ledger::transparency::quorum::Quorum;
 use serde_json::json;
+use transparency_log::quorum::Quorum;
 
 use super::{reconcile_on, text};
 use crate::support::node::Node;

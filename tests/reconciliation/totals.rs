@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::Money;
-use ledger_events::merkle::{Frontier, leaf_hash};
 use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::projector::Step;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
 use rewards_ledger::secrets::seal::Private;
-use rewards_ledger::transparency::checkpoint::Trust;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::{Frontier, leaf_hash};
 
 use super::report;
 use crate::support::history::revealed;

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use super::{order, switch};
 use crate::support::node::Node;

@@ -2,8 +2,8 @@
 
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
+use webhook_client::receiver::Answer;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};

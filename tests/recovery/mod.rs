@@ -11,8 +11,8 @@ mod silence;
 mod weight;
 
 use rewards_ledger::audit::verify;
-use rewards_ledger::receiver::Receiver;
 use serde_json::json;
+use webhook_client::receiver::Receiver;
 
 use crate::support::node::{Client, Node, Setup};
 use crate::support::shop::{DEADLINE, worker};

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use nix::sys::signal::Signal;
 use rewards_ledger::delivery::replay::MOST_COUNTED;
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
+use webhook_client::receiver::Answer;
 
 use crate::support::history::tamper;
 use crate::support::postgres;

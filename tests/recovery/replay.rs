@@ -6,8 +6,8 @@ use rewards_ledger::access::Role;
 use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::receiver::Answer;
 use serde_json::{Value, json};
+use webhook_client::receiver::Answer;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Node, Setup};

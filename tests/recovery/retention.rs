@@ -8,12 +8,13 @@ use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::delivery::retention::{Forgotten, Retention, RetentionSettings};
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::projector::{Projector, Step};
-use rewards_ledger::receiver::{Answer, Misbehaviour};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::Answer;
 
 use super::{be_due, order, send, sound, switch, webhook};
+use crate::support::misbehave::{Misbehaviour, misbehave};
 use crate::support::node::{Client, Node};
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program};
@@ -293,7 +294,7 @@ async fn each_delivery_keeps_only_the_body_of_its_latest_attempt() {
         (Answer::StatusWithBody(503, "second".to_owned()), json!("second")),
         (Answer::Status(500), json!("")),
         (Answer::StatusWithBody(500, "fourth".to_owned()), json!("fourth")),
-        (Answer::Misbehave(Misbehaviour::Close), Value::Null),
+        (misbehave(Misbehaviour::Close), Value::Null),
     ];
     let (given, asked) = (answers.clone(), AtomicUsize::new(0));
     let (receiver, _arrived) = receiver(move |_| given[asked.fetch_add(1, Ordering::SeqCst)].0.clone()).await;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::receiver::{Answer, Received};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
+use webhook_client::receiver::{Answer, Received};
 
 use super::management::detail;
 use super::{order, send, sound, switch, webhook};

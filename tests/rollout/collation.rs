@@ -1,12 +1,12 @@
 //! Unique indexes over text are independent of libc and ICU collations.
 
+use embedded_postgres::Server;
 use rewards_ledger::ledger::schema::contract::{contract, dependent};
 use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
 use rewards_ledger::ledger::{self, commands};
-use rewards_ledger::postgres::Server;
-use rewards_ledger::receiver::Answer;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use webhook_client::receiver::Answer;
 
 use super::expansion::last_release;
 use super::load::{Load, Shop};

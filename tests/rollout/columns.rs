@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use rewards_ledger::receiver::Answer;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use webhook_client::receiver::Answer;
 
 use super::load::{Load, Shop};
 use crate::support::program::Program;

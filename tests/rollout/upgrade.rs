@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use rewards_ledger::receiver::Answer;
 use sqlx::{Connection, PgConnection};
 use tokio::process::Command;
+use webhook_client::receiver::Answer;
 
 use super::expansion::last_release;
 use super::load::{Load, Shop};

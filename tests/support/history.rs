@@ -1,5 +1,6 @@
 //! Rich histories for auditors: sound ones, and ones with known faults.
 
+use bank_statements::lines::Columns;
 use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
@@ -19,7 +20,6 @@ use rewards_ledger::ledger::commands::{
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands, images};
-use rewards_ledger::reconciliation::lines::Columns;
 use rewards_ledger::reconciliation::statements::{self, Source};
 use rewards_ledger::secrets::seal::Private;
 use sha2::{Digest, Sha256};

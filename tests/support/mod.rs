@@ -5,6 +5,8 @@ pub mod documented;
 pub mod failover;
 pub mod history;
 pub mod ledger;
+#[path = "../../crates/webhook-client/tests/support/misbehave.rs"]
+pub mod misbehave;
 pub mod node;
 pub mod postgres;
 pub mod program;

@@ -7,7 +7,8 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-use rewards_ledger::postgres::{Server, Settings, start_throwaway};
+use embedded_postgres::Server;
+use rewards_ledger::embedded;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
@@ -49,7 +50,7 @@ pub async fn database() -> TestDatabase {
 /// Starts a separate server without a schema. A durable one has the settings of production. The server and its data
 /// are removed when the value is dropped or stopped.
 pub async fn own_server(durable: bool) -> Server {
-    let settings = Settings::temporary(durable).expect("a temporary directory for a server");
+    let settings = embedded::temporary(durable).expect("a temporary directory for a server");
     Server::start(settings).await.expect("a server for one test")
 }
 
@@ -145,7 +146,8 @@ fn serve(started: oneshot::Sender<Result<Shared, String>>) {
 /// Starts the server with its template, and opens a connection for administration.
 async fn start() -> Result<(Server, PgConnection), String> {
     let text = |error: &dyn Debug| format!("{error:?}");
-    let server = start_throwaway(None).await.map_err(|error| error.to_string())?;
+    let settings = embedded::temporary(false).map_err(|error| error.to_string())?;
+    let server = Server::start(settings).await.map_err(|error| error.to_string())?;
     let mut admin = PgConnection::connect(&server.url_of("postgres")).await.map_err(|error| text(&error))?;
     let create = format!("CREATE DATABASE {TEMPLATE} IS_TEMPLATE true");
     execute(&mut admin, create).await.map_err(|error| text(&error))?;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rewards_ledger::ledger::Ledger;
 use rewards_ledger::ledger::connect::is_passing;
 use rewards_ledger::telemetry::Metrics;
-use rewards_ledger::transparency::checkpoint::{Opened, Trust};
 use rewards_ledger::transparency::memory::Memory;
-use rewards_ledger::transparency::note::{Algorithm, SigningKey, VerifierKey};
 use rewards_ledger::transparency::projector::{Step, TreeProjector};
 use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::{Refusal, TreeError, store};
 use sqlx::postgres::PgConnectOptions;
+use transparency_log::checkpoint::{Opened, Trust};
+use transparency_log::note::{Algorithm, SigningKey, VerifierKey};
 
 use super::ledger::{LOG_KEY, SHARD};
 

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use rewards_ledger::receiver::Answer;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
+use webhook_client::receiver::Answer;
 
 use crate::support::postgres;
 use crate::support::program::{Program, run};

@@ -1,18 +1,18 @@
 //! The tree grows with the log, and its tables match the events.
 
 use ledger_events::ShardId;
-use ledger_events::merkle::{Frontier, leaf_hash, verify_consistency};
-use ledger_events::tile::{FULL, Tile};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::checkpoint::{Checkpoint, Trust};
-use rewards_ledger::transparency::note::VerifierKey;
 use rewards_ledger::transparency::projector::Step;
 use rewards_ledger::transparency::proof::consistency;
 use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::store;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions};
+use transparency_log::checkpoint::{Checkpoint, Trust};
+use transparency_log::merkle::{Frontier, leaf_hash, verify_consistency};
+use transparency_log::note::VerifierKey;
+use transparency_log::tile::{FULL, Tile};
 
 use crate::support::ledger::{LOG_KEY, SHARD};
 use crate::support::node::{AMPLE_LIMITS, Node};

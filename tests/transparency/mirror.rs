@@ -9,10 +9,10 @@ use poem::listener::{Acceptor, Listener, TcpListener};
 use poem::web::Data;
 use poem::{EndpointExt, Request, Server, handler};
 use rewards_ledger::access::Role;
-use rewards_ledger::transparency::checkpoint::Checkpoint;
-use rewards_ledger::transparency::note::Note;
 use rewards_ledger::transparency::signer::Signer;
 use serde_json::json;
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::note::Note;
 
 use crate::support::ledger::LOG_KEY;
 use crate::support::node::Node;

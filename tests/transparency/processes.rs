@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ledger_events::merkle::{Frontier, Hash, leaf_hash};
 use nix::sys::signal::Signal;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::checkpoint::Trust;
 use rewards_ledger::transparency::store;
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::{Frontier, Hash, leaf_hash};
 
 use crate::support::ledger::SHARD;
 use crate::support::node::Client;

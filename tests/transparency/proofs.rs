@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ledger_events::merkle::{Hash, verify_consistency, verify_inclusion};
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::{FIRST_SHARD, reader};
-use rewards_ledger::transparency::checkpoint::Trust;
-use rewards_ledger::transparency::note::VerifierKey;
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::{Hash, verify_consistency, verify_inclusion};
+use transparency_log::note::VerifierKey;
 
 use crate::support::node::Node;
 use crate::support::postgres;

@@ -1,11 +1,11 @@
 //! The `/log` endpoints: their content, permissions and cache lifetimes.
 
-use ledger_events::leaf::Leaf;
-use ledger_events::merkle::{Frontier, Hash, leaf_hash};
-use ledger_events::tile::Tile;
 use rewards_ledger::access::Role;
-use rewards_ledger::transparency::checkpoint::Trust;
 use serde_json::{Value, json};
+use transparency_log::checkpoint::Trust;
+use transparency_log::leaf::Leaf;
+use transparency_log::merkle::{Frontier, Hash, leaf_hash};
+use transparency_log::tile::Tile;
 
 use crate::support::node::{Client, Node};
 use crate::support::tree;

@@ -13,7 +13,7 @@ use crate::api::log::is_for_auditors;
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET, PORTAL_SESSION};
 use crate::api::probes;
-use crate::reconciliation::matching::Tolerance;
+use crate::reconciliation::statements::MOST_DAYS;
 
 /// Pattern of an `as_of` parameter: a position of the log, or a time.
 const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))?)$";
@@ -119,7 +119,7 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
         "per_page" if path.ends_with("/products") => (Some((1, 10_000)), None),
         "limit" if path.ends_with("/reconciliation/statements/{id}") => (Some((1, 1_000)), Some(100)),
         "limit" => (Some((1, 100)), Some(20)),
-        "days" => (Some((0, Tolerance::MOST_DAYS.unsigned_abs())), None),
+        "days" => (Some((0, MOST_DAYS.unsigned_abs())), None),
         "position" => (Some((1, i64::MAX.unsigned_abs())), None),
         "from" if path.ends_with("/proof/consistency") => (Some((0, i64::MAX.unsigned_abs())), None),
         _ => (None, None),

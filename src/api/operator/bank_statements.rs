@@ -5,6 +5,8 @@ mod view;
 
 use std::future::Future;
 
+use bank_statements::lines::Columns;
+use bank_statements::matching::Tolerance;
 use ledger_events::ShardId;
 use ledger_events::reconciliation::{Decision, Statement, StatementFormat};
 use ledger_projections::statements;
@@ -28,8 +30,6 @@ use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::api::statements::Form;
 use crate::ledger::commands::{DecideMatch, ImportStatement};
 use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
-use crate::reconciliation::lines::Columns;
-use crate::reconciliation::matching::Tolerance;
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use crate::secrets::seal::Private;
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
@@ -199,14 +199,15 @@ async fn statement_of(state: &State<'_>, id: i64) -> Result<Statement, ApiError>
 }
 
 fn tolerance(days: Option<i64>, amount: Option<String>) -> Result<Tolerance, ApiError> {
-    let most = Tolerance::MOST_DAYS;
+    let most = kept::MOST_DAYS;
     let days = days.unwrap_or(Tolerance::DAYS);
     if !(0..=most).contains(&days) {
         return Err(ApiError::invalid("days", format!("must be between 0 and {most}")));
     }
     let amount = amount.map_or(Ok(ledger_events::Money::ZERO), |text| text.parse());
     let amount = amount.ok().filter(|amount| *amount >= ledger_events::Money::ZERO);
-    Ok(Tolerance { days, amount: amount.ok_or_else(|| ApiError::invalid("amount", "must be an amount such as 0.50"))? })
+    let amount = amount.ok_or_else(|| ApiError::invalid("amount", "must be an amount such as 0.50"))?;
+    Ok(Tolerance { days, amount: amount.decimal() })
 }
 
 pub struct BankStatements;
@@ -251,7 +252,7 @@ impl BankStatements {
         decimal_comma: Query<Option<bool>>,
     ) -> Result<Stored<Data<BankStatement>, 201, 200>, ApiError> {
         let default = Columns::default();
-        let currency = currency.0.map(|text| text.parse()).transpose();
+        let currency = currency.0.map(|text| text.parse::<ledger_events::Currency>()).transpose();
         let columns = Columns {
             date: named("date_column", date_column.0, default.date)?,
             amount: named("amount_column", amount_column.0, default.amount)?,
@@ -260,7 +261,7 @@ impl BankStatements {
             direction: named("direction_column", direction_column.0, default.direction)?,
             text: named("text_column", text_column.0, default.text)?,
             account: optional("account_column", account_column.0)?,
-            default_currency: currency.map_err(|problem: &str| ApiError::invalid("currency", problem))?,
+            default_currency: currency.map_err(|problem| ApiError::invalid("currency", problem))?.map(String::from),
             default_account: optional("account", account.0)?,
             date_format: named("date_format", date_format.0, default.date_format)?,
             is_decimal_comma: decimal_comma.0.unwrap_or_default(),

@@ -5,13 +5,13 @@ use ledger_events::webhook::WebhookEventType as EventType;
 use poem_openapi::{Enum, Object};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use webhook_client::address::{MAX_URL_CHARACTERS, check_url};
 
 use crate::api::fields::{Fields, FromFields};
 use crate::api::problems::Read;
 use crate::api::readers::{boolean, integer, line, list, one_of, text};
 use crate::api::reply::Plural;
 use crate::api::scalars::Timestamp;
-use crate::delivery::address::{MAX_URL_CHARACTERS, check_url};
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::texts::{Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::secrets::seal::Private;

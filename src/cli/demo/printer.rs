@@ -4,13 +4,13 @@ use std::io;
 
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
+use webhook_client::receiver::Received;
 
 use super::statement::Statement;
 use crate::cli::escape;
 use crate::cli::events::{by_outcome, summary};
 use crate::cli::output::{Output, shown};
 use crate::ledger::reader::Stored;
-use crate::receiver::Received;
 
 #[derive(Debug)]
 pub struct Printer {

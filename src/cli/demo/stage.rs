@@ -12,22 +12,23 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::Utc;
+use embedded_postgres::{Server, Settings};
 use ledger_events::Position;
 use reqwest::Url;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 
 use super::DemoArgs;
 use super::printer::Printer;
 use crate::cli::output::with_progress;
 use crate::cli::serve::{self, StopSignals};
 use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
+use crate::embedded;
 use crate::ledger::{FIRST_SHARD, reader};
 use crate::node::{Database, Node};
-use crate::postgres::{Server, Settings};
-use crate::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
 use crate::secrets::seal::{Private, random_secret};
 
 /// Timeout of a step, from the request to the last webhook.
@@ -240,7 +241,7 @@ async fn home(args: &DemoArgs) -> anyhow::Result<Home> {
             release: args.postgres_release.clone(),
             account: args.postgres_account.clone(),
             // The database is deleted after the tour, so it need not survive a crash.
-            ..Settings::temporary(false)?
+            ..embedded::temporary(false)?
         };
         let database = Database::embedded(Server::start(server).await?)?;
         // Not in the server's directory, which belongs to another user if root runs the demo.

@@ -6,6 +6,8 @@ use clap::Args;
 use ledger_events::ShardId;
 use serde::Deserialize;
 use serde_json::json;
+use transparency_log::checkpoint::Trust;
+use transparency_log::note::is_name;
 
 use super::ask;
 use crate::cli::client::Client;
@@ -16,8 +18,6 @@ use crate::ledger::commands::RecordLogIncident;
 use crate::ledger::{Command, CommandResult, Origin, WriteError};
 use crate::node::Database;
 use crate::secrets::seal::Private;
-use crate::transparency::checkpoint::Trust;
-use crate::transparency::note::is_name;
 use crate::transparency::{incidents, store};
 
 #[derive(Args, Debug)]

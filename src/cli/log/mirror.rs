@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::ProgressBar;
-use ledger_events::merkle::{Frontier, Hash, Node, leaf_hash, root, verify_consistency};
-use ledger_events::tile::{FULL, Tile};
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::merkle::{Frontier, Hash, Node, leaf_hash, root, verify_consistency};
+use transparency_log::note::Note;
+use transparency_log::tile::{FULL, Tile};
 
 use super::proof;
 use crate::cli::client::Client;
 use crate::cli::output::progress_bar;
 use crate::export::tiles;
-use crate::transparency::checkpoint::Checkpoint;
-use crate::transparency::note::Note;
 
 /// Maximum number of concurrent downloads.
 const AT_ONCE: usize = 8;

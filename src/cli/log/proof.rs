@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ledger_events::merkle::{Hash, verify_consistency, verify_inclusion};
 use serde::Deserialize;
 use serde_json::Value;
+use transparency_log::checkpoint::{Checkpoint, Trust};
+use transparency_log::merkle::{Hash, verify_consistency, verify_inclusion};
 
 use super::{ask, newest, open};
 use crate::cli::client::Client;
-use crate::transparency::checkpoint::{Checkpoint, Trust};
 
 const NO_PROOF: &str = "the service returned something other than a proof";
 const NOT_ASKED: &str = "the service returned a different proof than requested";

@@ -1,12 +1,12 @@
 //! Compares signed checkpoints with the actual events: grows a tree leaf by leaf, and compares it with every checkpoint
 //! when it reaches the checkpoint's size.
 
-use ledger_events::merkle::{Frontier, Hash, Node};
 use ledger_events::{Position, ShardId};
 use serde::Serialize;
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::merkle::{Frontier, Hash, Node};
 
 use crate::audit::{Difference, Findings};
-use crate::transparency::checkpoint::Checkpoint;
 
 /// A signed checkpoint, with the file that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Tree {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use ledger_events::merkle::leaf_hash;
+    use transparency_log::merkle::leaf_hash;
 
     use super::*;
 

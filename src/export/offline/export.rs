@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ledger_events::merkle::{Hash, leaf_hash};
 use ledger_events::{Position, ShardId};
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::{Hash, leaf_hash};
 
 use super::claims::{Claim, Tree};
 use super::leaves::{Directory, Leaves};
@@ -11,7 +12,6 @@ use super::structure::Structure;
 use super::{Compared, Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name, threads, tiles};
 use crate::export::{Manifest, Selection, line, manifest, read};
 use crate::ledger::reader::Stored;
-use crate::transparency::checkpoint::Trust;
 
 /// Files for the verification of an export.
 #[derive(Clone, Debug, Default)]

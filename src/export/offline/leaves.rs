@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use ledger_events::merkle::{Hash, leaf_hash};
-use ledger_events::tile::{FULL, Tile};
+use transparency_log::merkle::{Hash, leaf_hash};
+use transparency_log::tile::{FULL, Tile};
 
 use super::OfflineError;
 use crate::export::{ExportError, line, read};

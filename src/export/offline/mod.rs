@@ -12,13 +12,13 @@ mod unread;
 
 use std::path::{Path, PathBuf};
 
-use ledger_events::merkle::Hash;
 use ledger_events::{Position, ShardId};
 use serde::Serialize;
+use transparency_log::checkpoint::Trust;
+use transparency_log::merkle::Hash;
 
 use crate::audit::{Difference, Findings, Progress};
 use crate::export::ExportError;
-use crate::transparency::checkpoint::Trust;
 use claims::Claim;
 pub use claims::{Compared, Outcome};
 pub use export::{ExportInputs, verify_export};

@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ledger_events::leaf::Leaf;
-use ledger_events::merkle::{Hash, Node, leaf_hash};
-use ledger_events::tile::{FULL, Tile};
 use ledger_events::{Position, ShardId};
+use transparency_log::checkpoint::{CheckpointError, Trust};
+use transparency_log::leaf::Leaf;
+use transparency_log::merkle::{Hash, Node, leaf_hash};
+use transparency_log::note::NoteError;
+use transparency_log::tile::{FULL, Tile};
 
 use super::claims::{Claim, Tree};
 use super::leaves::{Bundle, Directory};
@@ -14,8 +16,6 @@ use super::structure::Structure;
 use super::{Difference, Findings, OfflineError, Progress, Report, claim, claims, first_bad, name, unread};
 use crate::export::tiles::{self, CHECKPOINT, CHECKPOINTS};
 use crate::ledger::reader::Stored;
-use crate::transparency::checkpoint::{CheckpointError, Trust};
-use crate::transparency::note::NoteError;
 
 /// Opens the directory's own checkpoint. Reports an untrusted or invalid one as a finding.
 pub fn checkpoint(directory: &Directory, trust: &Trust, findings: &mut Findings) -> Result<Option<Claim>, OfflineError> {

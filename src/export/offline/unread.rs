@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger_events::tile::{FULL, Tile};
+use transparency_log::tile::{FULL, Tile};
 
 use super::OfflineError;
 use super::leaves::Directory;

@@ -1,14 +1,26 @@
 //! Candidates for the lines of a statement: fundings, and payouts that were paid.
 
+use bank_statements::lines::Direction;
+use bank_statements::matching;
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use ledger_database::PgPool;
 use ledger_events::reconciliation::Decision;
-use ledger_events::{AccountId, Currency, Money, Position, ShardId, WalletId, payout};
+use ledger_events::{AccountId, Money, Position, ShardId, payout};
 use rust_decimal::Decimal;
 
 use super::StatementError;
 use crate::ledger::reader;
-use crate::reconciliation::matching::Candidate;
+
+/// A funding, or a payout that was paid, that a line can be matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Either [`Decision::Funding`] or [`Decision::Payout`].
+    pub is: Decision,
+    pub account_id: AccountId,
+    pub position: Option<Position>,
+    /// The side of it that the bank sees.
+    pub entry: matching::Candidate,
+}
 
 /// Returns the fundings received and the payouts paid on these days, ordered by day.
 pub(super) async fn on_days(
@@ -24,7 +36,7 @@ pub(super) async fn on_days(
     for shard in shards {
         let (after, end) = (reader::position_at(pool, *shard, from).await?, reader::position_at(pool, *shard, to).await?);
         let fundings: Vec<FundingRow> = sqlx::query_as(
-            "SELECT id, position, account_id, wallet_id, amount, currency, reference, (created_at AT TIME ZONE 'UTC')::date AS day
+            "SELECT id, position, account_id, amount, currency, reference, (created_at AT TIME ZONE 'UTC')::date AS day
              FROM wallet_transactions WHERE shard_id = $1 AND category = 'FUNDING' AND position >= $2 AND position < $3 ORDER BY position LIMIT $4",
         )
         .bind(shard)
@@ -34,7 +46,7 @@ pub(super) async fn on_days(
         .fetch_all(pool)
         .await?;
         let payouts: Vec<PayoutRow> = sqlx::query_as(
-            "SELECT id, account_id, wallet_id, amount, currency, client_reference, (settled_at AT TIME ZONE 'UTC')::date AS day
+            "SELECT id, account_id, amount, currency, client_reference, (settled_at AT TIME ZONE 'UTC')::date AS day
              FROM payouts WHERE shard_id = $1 AND status = 'PAID' AND settled_at >= $2 AND settled_at < $3 ORDER BY settled_at LIMIT $4",
         )
         .bind(shard)
@@ -53,16 +65,14 @@ pub(super) async fn on_days(
             return Err(StatementError::TooMany(most));
         }
     }
-    candidates.sort_by_key(|candidate| candidate.day);
+    candidates.sort_by_key(|candidate| candidate.entry.day);
     Ok(candidates)
 }
 
-fn decoded<T, E: std::error::Error + Send + Sync + 'static>(value: Result<T, E>) -> Result<T, sqlx::Error> {
-    value.map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-fn currency(text: &str) -> Result<Currency, sqlx::Error> {
-    text.parse().map_err(|problem: &str| sqlx::Error::Decode(problem.into()))
+/// Returns an amount with exactly two decimals.
+fn exact(amount: Decimal) -> Result<Decimal, sqlx::Error> {
+    let amount = Money::try_from(amount).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    Ok(amount.decimal())
 }
 
 #[derive(ledger_database::FromRow)]
@@ -70,7 +80,6 @@ struct FundingRow {
     id: i64,
     position: Position,
     account_id: AccountId,
-    wallet_id: WalletId,
     amount: Decimal,
     currency: String,
     reference: Option<String>,
@@ -82,12 +91,15 @@ impl FundingRow {
         Ok(Candidate {
             is: Decision::Funding { transaction_id: self.id },
             account_id: self.account_id,
-            wallet_id: self.wallet_id,
             position: Some(self.position),
-            amount: decoded(Money::try_from(self.amount))?,
-            currency: currency(&self.currency)?,
-            day: self.day,
-            references: self.reference.into_iter().collect(),
+            entry: matching::Candidate {
+                direction: Direction::Credit,
+                amount: exact(self.amount)?,
+                currency: self.currency,
+                day: self.day,
+                references: self.reference.into_iter().collect(),
+                is_taken: false,
+            },
         })
     }
 }
@@ -96,7 +108,6 @@ impl FundingRow {
 struct PayoutRow {
     id: i64,
     account_id: AccountId,
-    wallet_id: WalletId,
     amount: Decimal,
     currency: String,
     client_reference: Option<String>,
@@ -108,12 +119,15 @@ impl PayoutRow {
         Ok(Candidate {
             is: Decision::Payout { payout_id: self.id },
             account_id: self.account_id,
-            wallet_id: self.wallet_id,
             position: None,
-            amount: decoded(Money::try_from(self.amount))?,
-            currency: currency(&self.currency)?,
-            day: self.day,
-            references: [payout::reference_code(self.id)].into_iter().chain(self.client_reference).collect(),
+            entry: matching::Candidate {
+                direction: Direction::Debit,
+                amount: exact(self.amount)?,
+                currency: self.currency,
+                day: self.day,
+                references: [payout::reference_code(self.id)].into_iter().chain(self.client_reference).collect(),
+                is_taken: false,
+            },
         })
     }
 }

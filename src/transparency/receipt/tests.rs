@@ -1,11 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
-use ledger_events::merkle::{Frontier, Node, inclusion_proof, leaf_hash};
 use serde_json::json;
+use transparency_log::checkpoint::Checkpoint;
+use transparency_log::merkle::{Frontier, Node, inclusion_proof, leaf_hash};
+use transparency_log::note::{Algorithm, Note, SigningKey};
 
 use super::*;
-use crate::transparency::checkpoint::Checkpoint;
-use crate::transparency::note::{Algorithm, Note, SigningKey};
 
 const ORIGIN: &str = "example.com/log/1";
 

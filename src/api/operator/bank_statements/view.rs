@@ -1,8 +1,8 @@
 //! Views of imported statements and their lines, as JSON and as CSV.
 
+use bank_statements::lines::{Direction, Line};
 use chrono::NaiveDate;
 use ledger_events::reconciliation::{Decision, Statement};
-use ledger_events::wallet;
 use poem::http::header;
 use poem::{IntoResponse, Response};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
@@ -14,9 +14,7 @@ use crate::api::error::{JSON, documented_header};
 use crate::api::reply::{Data, Plural};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::transactions::TransactionType;
-use crate::reconciliation::lines::Line;
-use crate::reconciliation::matching::Candidate;
-use crate::reconciliation::statements::{Found, Matching};
+use crate::reconciliation::statements::{Candidate, Found, Matching};
 use crate::spreadsheet::{self, inert};
 
 /// An imported statement of a bank or payment processor.
@@ -131,10 +129,10 @@ impl LedgerEntry {
             transaction_id,
             payout_id,
             account_id: Some(candidate.account_id),
-            amount: Some(candidate.amount.into()),
-            currency: Some(candidate.currency.to_string()),
-            day: Some(candidate.day),
-            references: candidate.references,
+            amount: Some(Money(candidate.entry.amount)),
+            currency: Some(candidate.entry.currency),
+            day: Some(candidate.entry.day),
+            references: candidate.entry.references,
             position: candidate.position,
             is_ambiguous,
         }
@@ -210,11 +208,11 @@ impl StatementLine {
             line: line.number,
             booked_on: line.booked_on,
             direction: match line.direction {
-                wallet::Direction::Credit => TransactionType::Credit,
-                wallet::Direction::Debit => TransactionType::Debit,
+                Direction::Credit => TransactionType::Credit,
+                Direction::Debit => TransactionType::Debit,
             },
-            amount: line.amount.into(),
-            currency: line.currency.to_string(),
+            amount: Money(line.amount),
+            currency: line.currency,
             is_reversal: line.is_reversal,
             references: line.references,
             text: line.text,
@@ -326,11 +324,11 @@ pub(super) fn csv(matching: Matching) -> Result<Vec<u8>, csv::Error> {
             csv.write_record([
                 "LEDGER".to_owned(),
                 String::new(),
-                candidate.day.to_string(),
+                candidate.entry.day.to_string(),
                 if payout_id.is_some() { "DEBIT" } else { "CREDIT" }.to_owned(),
-                candidate.amount.to_string(),
-                candidate.currency.to_string(),
-                inert(&candidate.references.join(" ")).into_owned(),
+                candidate.entry.amount.to_string(),
+                candidate.entry.currency,
+                inert(&candidate.entry.references.join(" ")).into_owned(),
                 String::new(),
                 if is_ambiguous { "AMBIGUOUS" } else { "UNMATCHED" }.to_owned(),
                 "false".to_owned(),

@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+mod amount;
+pub mod camt;
+pub mod lines;
+pub mod matching;
+pub mod xml;

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+pub mod address;
+mod connections;
+pub mod receiver;
+pub mod resolver;
+pub mod sender;
+pub mod signature;

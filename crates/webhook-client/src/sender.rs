@@ -1,0 +1,412 @@
+//! HTTPS client for webhooks: sends one signed delivery and reports its outcome.
+//!
+//! One [`Sender`] serves a whole process. It holds the TLS settings, the connection pool and the SSRF filter. A request
+//! carries only the headers that the README lists and those that HTTP requires. So the sender uses hyper's connections
+//! directly: a full client would add headers.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request};
+use ipnet::IpNet;
+use nix::errno::Errno;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{AlertDescription, CertificateError};
+use rustls_platform_verifier::Verifier;
+use tokio::time::{Instant, timeout_at};
+use url::{Host, Url};
+
+use super::address::{AddressFilter, UrlRefused, check_url};
+use super::connections::{Connections, Origin, Trouble};
+use super::resolver::{Resolver, Unresolved};
+use super::signature::{sign, token_header_name};
+
+/// Maximum size of a response body that is read and stored, in bytes.
+pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
+
+/// Recommended [`SenderSettings::connection_lifetime`].
+pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
+
+/// Error of an attempt that fails because this process lacks file descriptors, ports or memory.
+const NONE_TO_SPARE: &str = "this service had no connection to spare: the receiver was not asked";
+
+/// Number of TLS sessions kept for resumption.
+const SESSIONS: usize = 4_096;
+
+const X_WEBHOOK_ID: HeaderName = HeaderName::from_static("x-webhook-id");
+const X_EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
+const X_EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
+const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Settings of a [`Sender`].
+#[derive(Debug, Clone)]
+pub struct SenderSettings {
+    /// Service name in `User-Agent` and in the name of the token header.
+    pub service_name: String,
+    /// Deadline of one delivery: name resolution, connection, response and body.
+    pub deadline: Duration,
+    /// Certificate authorities to trust in addition to the platform's, as PEM.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Networks that the SSRF filter allows although they are not public.
+    pub allowed_nets: Vec<IpNet>,
+    /// Maximum number of open connections, including idle ones.
+    pub max_connections: usize,
+    /// Longest time that a connection is reused. A name is resolved only when a connection opens, and its address may
+    /// change.
+    pub connection_lifetime: Duration,
+}
+
+/// Reason that a [`Sender`] cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub enum SenderError {
+    /// The service name contains characters that are not allowed in a header.
+    #[error("the service name {0:?} contains characters that are not allowed in a header")]
+    ServiceName(String),
+    /// The CA file contains no certificate, or an invalid one.
+    #[error("the CA file contains no usable certificate")]
+    CaFile,
+    /// TLS could not be set up, for example because no root is trusted.
+    #[error("failed to set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// One attempt to deliver one event to one webhook.
+pub struct Delivery<'a> {
+    /// URL of the webhook.
+    pub url: &'a str,
+    /// Id of the webhook, sent as `X-Webhook-ID`.
+    pub webhook_id: i64,
+    /// Id of the event, the same in every attempt. Sent as `X-Event-ID`.
+    pub event_id: &'a str,
+    /// Type of the event, sent as `X-Event-Type`.
+    pub event_type: &'a str,
+    /// Id of this attempt only, sent as `X-Request-ID`.
+    pub request_id: &'a str,
+    /// Secret of the webhook. It signs the delivery and is sent in the token header.
+    pub secret: &'a str,
+    /// Time of sending, in Unix seconds.
+    pub timestamp: i64,
+    /// Stored bytes of the payload, sent unchanged.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Delivery<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret stays out, and so does the URL, whose query may contain one.
+        f.debug_struct("Delivery")
+            .field("webhook_id", &self.webhook_id)
+            .field("event_id", &self.event_id)
+            .field("request_id", &self.request_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Outcome of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// HTTP status, if one arrived before the deadline.
+    pub response_status: Option<u16>,
+    /// Milliseconds until the status arrived, or until the attempt failed.
+    pub response_time_ms: i64,
+    /// Part of the body that arrived before the deadline, as text without NUL characters.
+    pub response_body: Option<String>,
+    /// Reason that the attempt failed. Clients read it, so the wording is stable.
+    pub error: Option<String>,
+}
+
+impl Outcome {
+    /// Whether a status from 200 to 299 arrived before the deadline.
+    pub fn succeeded(&self) -> bool {
+        matches!(self.response_status, Some(200..=299))
+    }
+}
+
+/// Sends deliveries. Share one sender, so that its connections are reused.
+pub struct Sender {
+    connections: Arc<Connections>,
+    deadline: Duration,
+    user_agent: HeaderValue,
+    token_header: HeaderName,
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("connections", &self.connections).field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    /// Creates a sender. This takes a moment, because it reads the platform's trusted roots.
+    ///
+    /// # Errors
+    /// See [`SenderError`].
+    pub fn new(settings: SenderSettings) -> Result<Sender, SenderError> {
+        let resolver = Resolver::new(AddressFilter { allowed: settings.allowed_nets.clone() });
+        Sender::with_resolver(settings, resolver)
+    }
+
+    /// Creates a sender with another resolver, whose filter applies instead of [`SenderSettings::allowed_nets`].
+    ///
+    /// # Errors
+    /// See [`SenderError`].
+    pub fn with_resolver(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
+        let name = &settings.service_name;
+        let bad_name = || SenderError::ServiceName(name.clone());
+        let user_agent = HeaderValue::from_str(&format!("{name}-Webhooks/1")).map_err(|_| bad_name())?;
+        let token_header = HeaderName::try_from(token_header_name(name)).map_err(|_| bad_name())?;
+        let tls = Arc::new(tls(settings.ca_pem.as_deref())?);
+        let connections = Arc::new(Connections::new(resolver, tls, settings.max_connections, settings.connection_lifetime));
+        Ok(Sender { connections, deadline: settings.deadline, user_agent, token_header })
+    }
+
+    /// Makes one attempt. It ends by the deadline, whatever the receiver does.
+    pub async fn send(&self, delivery: Delivery<'_>) -> Outcome {
+        let started = Instant::now();
+        let ends_at = started + self.deadline;
+        let failed = |error: String| Outcome {
+            response_status: None,
+            response_time_ms: milliseconds_since(started),
+            response_body: None,
+            error: Some(error),
+        };
+
+        let (origin, request) = match self.request(delivery) {
+            Ok(request) => request,
+            Err(error) => return failed(error),
+        };
+        let (response, connection) = match self.connections.exchange(&origin, request, ends_at).await {
+            Ok(answered) => answered,
+            Err(trouble) => return failed(describe(&trouble, self.deadline)),
+        };
+
+        let response_time_ms = milliseconds_since(started);
+        let status = response.status().as_u16();
+        let (body, is_whole) = read_body(response.into_body(), ends_at).await;
+        if is_whole {
+            self.connections.give_back(connection, ends_at).await;
+        }
+        Outcome {
+            response_status: Some(status),
+            response_time_ms,
+            response_body: Some(body),
+            error: match status {
+                200..=299 => None,
+                301 | 302 | 303 | 307 | 308 => Some(format!("redirect {status} is not followed")),
+                _ => Some(format!("HTTP {status}")),
+            },
+        }
+    }
+
+    fn request(&self, delivery: Delivery<'_>) -> Result<(Origin, Request<Full<Bytes>>), String> {
+        let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
+        let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
+        let signature = sign(delivery.secret, delivery.timestamp, &delivery.body);
+        let mut token = header_value("token", delivery.secret)?;
+        token.set_sensitive(true);
+
+        let mut request = Request::new(Full::new(delivery.body));
+        *request.method_mut() = Method::POST;
+        let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        *request.uri_mut() = target.parse().map_err(|_| UrlRefused::Invalid.to_string())?;
+        let headers = request.headers_mut();
+        headers.reserve(16);
+        headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        headers.insert(X_WEBHOOK_ID, HeaderValue::from(delivery.webhook_id));
+        headers.insert(X_EVENT_ID, header_value("event id", delivery.event_id)?);
+        headers.insert(X_EVENT_TYPE, header_value("event type", delivery.event_type)?);
+        headers.insert(X_TIMESTAMP, HeaderValue::from(delivery.timestamp));
+        headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
+        headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
+        headers.insert(self.token_header.clone(), token);
+        Ok((origin, request))
+    }
+}
+
+/// Configures TLS 1.2 and 1.3, trusting the platform's roots and the given ones.
+fn tls(ca_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, SenderError> {
+    let authorities = match ca_pem {
+        Some(pem) => {
+            let authorities: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            authorities.ok().filter(|authorities| !authorities.is_empty()).ok_or(SenderError::CaFile)?
+        }
+        None => vec![],
+    };
+    // The provider is explicit, because a process may contain more than one.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?
+        .dangerous() // rustls's term for any verifier but its own; this one is the platform's
+        .with_custom_certificate_verifier(Arc::new(Verifier::new_with_extra_roots(authorities, provider)?))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
+    Ok(config)
+}
+
+fn origin(url: &Url) -> Option<Origin> {
+    let host = match url.host()? {
+        Host::Domain(name) => Host::Domain(name.to_owned()),
+        Host::Ipv4(v4) => Host::Ipv4(v4),
+        Host::Ipv6(v6) => Host::Ipv6(v6),
+    };
+    Some(Origin { host, port: url.port_or_known_default()? })
+}
+
+fn host(url: &Url) -> Option<HeaderValue> {
+    let host = url.host_str()?;
+    match url.port() {
+        Some(port) => HeaderValue::from_str(&format!("{host}:{port}")).ok(),
+        None => HeaderValue::from_str(host).ok(),
+    }
+}
+
+fn header_value(what: &str, text: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text).map_err(|_| format!("the {what} cannot be sent in a header"))
+}
+
+fn milliseconds_since(started: Instant) -> i64 {
+    i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Reads the part of the body that arrives before the deadline and fits the limit. Returns it with a flag that says whether
+/// the body is complete.
+///
+/// The status has decided the outcome already, so no error here matters. The caller closes the connection of an incomplete
+/// body.
+async fn read_body(mut incoming: Incoming, ends_at: Instant) -> (String, bool) {
+    let mut body = Vec::new();
+    let is_whole = loop {
+        match timeout_at(ends_at, incoming.frame()).await {
+            Ok(None) => break true,
+            Ok(Some(Ok(frame))) => {
+                let chunk = frame.data_ref().map_or(&[][..], |data| data);
+                body.extend_from_slice(&chunk[..chunk.len().min(MAX_RESPONSE_BODY_BYTES - body.len())]);
+                if body.len() == MAX_RESPONSE_BODY_BYTES {
+                    break false;
+                }
+            }
+            Ok(Some(Err(_))) | Err(_) => break false,
+        }
+    };
+    (storable_text(&body), is_whole)
+}
+
+/// Converts bytes to text that Postgres accepts, without NUL. Replacing invalid bytes may lengthen it, so it is cut again.
+fn storable_text(bytes: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    text.retain(|c| c != '\0');
+    text.truncate(text.floor_char_boundary(MAX_RESPONSE_BODY_BYTES));
+    text
+}
+
+/// Describes the first error in the chain of causes that has a text for clients. The text never quotes the error itself.
+fn describe(trouble: &Trouble, deadline: Duration) -> String {
+    let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
+        Trouble::Connecting(error) => (&**error, "connection closed while connecting", "the connection could not be made"),
+        Trouble::Exchanging(error) => (error, "connection closed before an answer", "the connection broke before an answer"),
+        Trouble::Informed => return "too many informational answers (1xx)".to_owned(),
+        Trouble::Late(what) => return format!("{what} within {} s", deadline.as_secs_f64()),
+    };
+    let cause = find_cause(error, closed).unwrap_or_else(|| {
+        tracing::debug!(?error, "a delivery failed with an error that has no description");
+        otherwise.to_owned()
+    });
+    if cause == NONE_TO_SPARE {
+        tracing::warn!(?error, "failed to send a webhook; out of file descriptors (ulimit -n), ports or memory");
+    }
+    cause
+}
+
+fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> {
+    if let Some(unresolved) = error.downcast_ref::<Unresolved>() {
+        return Some(unresolved.to_string());
+    }
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(describe_tls(tls));
+    }
+    if let Some(http) = error.downcast_ref::<hyper::Error>() {
+        if http.is_parse_too_large() {
+            return Some("the headers of the answer are too large".to_owned());
+        }
+        if http.is_parse() {
+            return Some("not an HTTP answer".to_owned());
+        }
+        if http.is_incomplete_message() || http.is_closed() || http.is_canceled() {
+            return Some(closed.to_owned());
+        }
+    }
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        // `source()` of an I/O error skips the error that it wraps.
+        let inner = io.get_ref().and_then(|inner| find_cause(inner, closed));
+        return inner.or_else(|| describe_io(io, closed));
+    }
+    find_cause(error.source()?, closed)
+}
+
+fn describe_io(error: &io::Error, closed: &str) -> Option<String> {
+    let is_ours =
+        |errno: Errno| matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL);
+    if error.raw_os_error().map(Errno::from_raw).is_some_and(is_ours) {
+        return Some(NONE_TO_SPARE.to_owned());
+    }
+    let text = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::UnexpectedEof => closed,
+        io::ErrorKind::HostUnreachable => "host unreachable",
+        io::ErrorKind::NetworkUnreachable => "network unreachable",
+        io::ErrorKind::TimedOut => "connection timed out",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn describe_tls(error: &rustls::Error) -> String {
+    use CertificateError as Bad;
+    let text = match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::Expired | Bad::ExpiredContext { .. } => "certificate has expired",
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "certificate is not valid yet",
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "certificate is not valid for this name",
+            // A bad signature means that a certificate names a trusted issuer whose key did not sign it.
+            Bad::UnknownIssuer | Bad::BadSignature => "unknown issuer",
+            Bad::Revoked => "certificate has been revoked",
+            _ => "certificate is not acceptable",
+        },
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => "the receiver does not speak HTTP/1.1",
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the receiver asks for a certificate of this service"
+        }
+        rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => "the receiver does not know this name",
+        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) | rustls::Error::PeerIncompatible(_) => {
+            "no common version or cipher"
+        }
+        rustls::Error::AlertReceived(_) => "the receiver refused the handshake",
+        rustls::Error::NoCertificatesPresented => "the receiver has no certificate",
+        rustls::Error::PeerMisbehaved(_) | rustls::Error::DecryptError | rustls::Error::PeerSentOversizedRecord => {
+            "the receiver does not keep to the protocol"
+        }
+        rustls::Error::InvalidMessage(_)
+        | rustls::Error::InappropriateMessage { .. }
+        | rustls::Error::InappropriateHandshakeMessage { .. } => "the receiver does not speak TLS",
+        _ => "the handshake failed, and the receiver did not say why",
+    };
+    format!("TLS: {text}")
+}
+
+#[cfg(test)]
+mod tests;
