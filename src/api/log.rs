@@ -75,7 +75,8 @@ async fn newest(state: &ApiState, shard: ShardId) -> Result<Published, ApiError>
 /// 400 for a malformed witness key, or for a count larger than the number of distinct witnesses.
 pub fn quorum_of(state: &ApiState, count: Option<u32>, witnesses: &[String]) -> Result<Quorum, ApiError> {
     let keys = witnesses.iter().map(|key| witness(key));
-    let named: Vec<_> = keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", problem))?;
+    let named: Vec<_> =
+        keys.collect::<Result<_, _>>().map_err(|problem| ApiError::invalid("witness", format!("is {problem}")))?;
     let witnesses = if named.is_empty() { state.public_log.witnesses.to_vec() } else { named };
     let quorum = Quorum { count: count.unwrap_or_default().try_into().map_err(ApiError::internal)?, witnesses };
     match quorum.distinct() {

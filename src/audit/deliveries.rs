@@ -11,7 +11,7 @@ use ledger_projections::{ProjectionError, deliveries};
 use uuid::Uuid;
 
 use super::tables::{Rows, Table, table};
-use super::walk::{Page, Visitor};
+use super::visitor::{Page, Visitor};
 use super::{AuditError, Counts, Difference, Findings, RowDifference};
 use crate::ledger::health::{self, Health};
 use crate::ledger::reader::{self, ReadError};

@@ -20,6 +20,7 @@ mod streams;
 mod tables;
 mod tree;
 pub mod verify;
+mod visitor;
 mod vouchers;
 mod walk;
 

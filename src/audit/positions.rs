@@ -15,7 +15,7 @@ use ledger_events::{AccountId, BeneficiaryId, Currency, Event, Position, Recorde
 use uuid::Uuid;
 
 use super::rules::Owed;
-use super::walk::{Page, Visitor};
+use super::visitor::{Page, Visitor};
 use super::{AuditError, Difference, Findings};
 use crate::ledger::reader::{ReadError, Stored};
 

@@ -11,7 +11,7 @@ use transparency_log::merkle::{Hash, leaf_hash};
 use transparency_log::note::VerifierKey;
 use transparency_log::tile::{Edge, FULL, Tile};
 
-use super::walk::{Page, Visitor};
+use super::visitor::{Page, Visitor};
 use super::{AuditError, Difference, Findings, Reach, Refused};
 use crate::ledger::reader;
 use crate::transparency::incidents;

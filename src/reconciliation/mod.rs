@@ -5,6 +5,7 @@
 //! in one snapshot, in well under a second, and compared with the wallets' rows and last movements. The walk reads the
 //! period's events in pages, and compares each movement, order and payout.
 
+mod differing;
 pub mod render;
 mod report;
 pub mod statements;

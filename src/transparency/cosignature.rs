@@ -125,7 +125,7 @@ pub fn witness(text: &str) -> Result<VerifierKey, String> {
     match key.algorithm() {
         Algorithm::CosignatureV1 => Ok(key),
         Algorithm::Ed25519 => {
-            Err("a witness's key must be of type 4 (cosignature/v1); this one is of type 1 (Ed25519)".to_owned())
+            Err("not a witness's key: it must be of type 4 (cosignature/v1), and is of type 1 (Ed25519)".to_owned())
         }
     }
 }

@@ -112,3 +112,22 @@ fn a_circle_and_a_missing_arrow_are_found() {
     );
     assert!(drawn.reaches("cli", "events") && drawn.reaches("api", "ledger") && !drawn.reaches("ledger", "events"));
 }
+
+/// Files of the projections that may name the log. `write.rs` compares the head's last event in the statement that writes.
+const NAMING_THE_LOG: [&str; 1] = ["projections/src/write.rs"];
+
+#[test]
+fn projections_do_not_read_the_log() {
+    let is_log = |name: &str| matches!(name.trim_end_matches(|c: char| !c.is_alphanumeric()), "events" | "public.events");
+    let projections = crates().into_iter().flat_map(|package| package.modules);
+    let mut reading = vec![];
+    for module in projections.filter(|module| module.file().starts_with("projections/")) {
+        let words: Vec<&str> = module.text.split_whitespace().collect();
+        let reads = words.windows(2).any(|pair| matches!(pair[0], "FROM" | "JOIN") && is_log(pair[1]));
+        let calls = ["order_moves(", "order_changes("].iter().any(|function| module.text.contains(function));
+        if (reads || calls) && !NAMING_THE_LOG.contains(&module.file()) {
+            reading.push(module.file().to_owned());
+        }
+    }
+    assert!(reading.is_empty(), "the ledger's reader hands them their events: {reading:?}");
+}

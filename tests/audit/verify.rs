@@ -24,7 +24,7 @@ async fn an_untouched_ledger_is_clean() {
 const TAMPERINGS: &[(&str, &str)] = &[
     (
         r#"UPDATE events SET data = regexp_replace(data::text, '"amount":"[^"]*"', '"amount":"1.00"')::json WHERE type = 'OrderPlaced' AND stream_id = 1"#,
-        "order 1: its amount is 1.00, its price is 20.00",
+        "order 1: its amount is 1.00, but its price is 20.00",
     ),
     ("DELETE FROM events WHERE type = 'OrderQueued' AND stream_id = 1", "shard 1: position…is missing"),
     (

@@ -66,7 +66,10 @@ fn documents_name_every_code_and_header() {
             // it instead.
             if code == "E_METHOD_NOT_ALLOWED" {
                 let said = document["info"]["description"].as_str().unwrap();
-                assert!(said.contains("405 `E_METHOD_NOT_ALLOWED`, with the header `Allow`"), "{path}");
+                assert!(
+                    said.contains("405 `E_METHOD_NOT_ALLOWED`: the path does not support the method. The header `Allow`"),
+                    "{path}"
+                );
                 continue;
             }
             // The introduction also describes the refusals of the HTTP layer.

@@ -226,7 +226,7 @@ async fn more_than_a_thousand_retries_of_a_delivery_are_all_shown() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let hook = json!({"name": "the shop", "url": "https://example.com/hook", "events": ["order.created"]});
-    node.client(&setup.client, "POST", "/webhooks", hook).await.data(201);
+    assert_eq!(node.client(&setup.client, "POST", "/webhooks", hook).await.status, 201);
     let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     let order = node.client(&setup.client, "POST", "/orders", body).await.data(201)["id"].as_i64().unwrap();
     node.project().await;

@@ -283,5 +283,5 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     let mut refused = node.command();
     let refused = refused.args(["serve", "--listen", "127.0.0.1:0"]).output().await.unwrap();
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("this database is a sandbox's"), "{told}");
+    assert!(!refused.status.success() && told.contains("this database belongs to a sandbox"), "{told}");
 }

@@ -97,3 +97,79 @@ impl Columns {
         Columns { accounts, products, statuses, placed_positions, orders }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use ledger_events::order::{OrderCancelled, OrderDelayed, OrderEvent, OrderPlaced, OrderQueued};
+    use ledger_events::{Actor, Metadata, Moment, Money, Percent, StreamType};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn recorded(order: OrderId, position: Position, event: impl Into<OrderEvent>) -> Recorded {
+        let metadata = Metadata {
+            actor: Actor::Fulfilment,
+            account_id: Some(7),
+            request_id: String::new(),
+            correlation_id: Uuid::nil(),
+            causation_id: None,
+            idempotency_key_hash: None,
+        };
+        Recorded {
+            shard_id: 1,
+            moment: Moment { position, event_id: Uuid::nil(), version: position, recorded_at: DateTime::UNIX_EPOCH },
+            stream_type: StreamType::Order,
+            stream_id: order,
+            event: Event::Order(event.into()),
+            metadata,
+        }
+    }
+
+    fn placed() -> OrderPlaced {
+        OrderPlaced {
+            account_id: 7,
+            reference_code: "ORD-1".into(),
+            client_reference: None,
+            product_id: 3,
+            product_name: "Card".into(),
+            currency: "EUR".parse().unwrap(),
+            denomination: Money::ZERO,
+            quantity: 1,
+            face_value: Money::ZERO,
+            discount: Percent::ZERO,
+            discount_amount: Money::ZERO,
+            amount: Money::ZERO,
+            wallet_id: 5,
+            transaction_id: 9,
+            metadata_hash: None,
+        }
+    }
+
+    fn cancelled() -> OrderCancelled {
+        let by = ledger_events::order::CancelledBy::Client;
+        OrderCancelled { by, refunded_amount: Money::ZERO, transaction_id: None, reason_hash: None }
+    }
+
+    #[test]
+    fn a_move_leads_from_the_status_before_to_the_one_after() {
+        let events = || {
+            vec![
+                recorded(1, 1, placed()),
+                recorded(1, 3, OrderQueued {}),
+                recorded(1, 4, OrderDelayed {}),
+                recorded(1, 6, cancelled()),
+                recorded(2, 5, placed()),
+            ]
+        };
+        let of = |placed_position, status, orders| Move { account_id: 7, product_id: 3, status, placed_position, orders };
+        let both = [of(1, OrderStatus::Cancelled, 1), of(5, OrderStatus::Pending, 1)];
+        assert_eq!(after(0, events()), both, "two new orders");
+        let [cancelled, pending] = both;
+        let left = |status| of(1, status, -1);
+        assert_eq!(after(3, events()), [cancelled.clone(), left(OrderStatus::Pending), pending.clone()]);
+        assert_eq!(after(4, events()), [cancelled.clone(), left(OrderStatus::Delayed), pending]);
+        assert_eq!(after(5, events()), [cancelled, left(OrderStatus::Delayed)], "the second order stays as it is");
+        assert_eq!(after(6, events()), []);
+    }
+}
