@@ -3,11 +3,14 @@
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::{Counts, Subject};
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 
 use super::traces::{Traces, admin};
 use super::{MARKER, beneficiary, erase, shell, sound};
 use crate::support::ledger::{keyring, open};
 use crate::support::node::{AMPLE_LIMITS, Node, Setup};
+use crate::support::postgres;
+use crate::support::wait::{is_true, until};
 
 async fn order(node: &Node, setup: &Setup, text: &str) -> i64 {
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "metadata": {"to": text}});
@@ -124,6 +127,27 @@ async fn an_erasure_interrupted_before_its_tables_were_rewritten_is_finished() {
     assert_eq!(told["rewritten"], json!(["public.idempotency_keys", "vault.data_keys", "vault.texts"]));
     traces.are_gone(&node).await;
     assert_eq!(count(&node, "SELECT count(*) FROM vault.unwiped").await, 0);
+}
+
+/// While a transaction of another database is open, every new snapshot of this database may still see the erased rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_waits_for_open_transactions_of_other_databases() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let to = beneficiary(&node, &setup, MARKER, "person").await;
+    let other = postgres::database().await;
+    let mut open = PgConnection::connect(&other.url).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT pg_current_xact_id()").execute(&mut open).await.unwrap();
+    let mut erasing = Box::pin(erase(&node, "beneficiary", to, &[]));
+    let mut watching = admin(&node).await;
+    let is_waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'
+        AND application_name = 'rewards-ledger erase' AND query LIKE '%pg_prepared_xacts%')";
+    tokio::select! {
+        _ = &mut erasing => panic!("rows were rewritten that a snapshot may still see"),
+        () = until("the erasure waits", async || is_true(&mut watching, is_waiting).await) => {}
+    }
+    sqlx::raw_sql("ROLLBACK").execute(&mut open).await.unwrap();
+    assert_eq!(erasing.await["rewritten"], json!(["public.idempotency_keys", "vault.data_keys", "vault.texts"]));
 }
 
 #[tokio::test]

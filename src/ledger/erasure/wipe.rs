@@ -3,7 +3,7 @@
 //! Deleting a row leaves its bytes in the table's file, and VACUUM leaves them in the free space of the page. VACUUM FULL
 //! writes a new file for the table and its indexes without them. Nobody can use the table in the meantime. It also copies
 //! rows that an open transaction may still have to see, so this module first waits for transactions that began before the
-//! erasure.
+//! erasure. A snapshot reaches back to the oldest open transaction of the whole server, so those of other databases count.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const TABLES: [(&str, &str); 11] = [
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];
 
-const ATTEMPTS: usize = 60;
+const ATTEMPTS: usize = 120;
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum WipeError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(
-        "a transaction that began before the erasure is still open, so {0} would keep the erased data: end the transaction, then run `erase finish`"
+        "a transaction of this server that began before the erasure is still open, so {0} would keep the erased data: end the transaction, then run `erase finish`"
     )]
     StillSeen(String),
     #[error("{0} could not be locked because another session uses it: run `erase finish` when the load is lower")]
@@ -85,9 +85,9 @@ pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::E
 async fn wait_until_unseen(conn: &mut PgConnection, table: &str, xid: &str) -> Result<(), WipeError> {
     for _ in 0..ATTEMPTS {
         let is_seen: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid()
-                    AND greatest(age(backend_xmin), age(backend_xid)) >= age($1::text::xid8::xid))
-                OR EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database() AND age(transaction) >= age($1::text::xid8::xid))
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (age(backend_xid) >= age($1::text::xid8::xid)
+                    OR (datname = current_database() OR datname IS NULL) AND age(backend_xmin) >= age($1::text::xid8::xid)))
+                OR EXISTS (SELECT FROM pg_prepared_xacts WHERE age(transaction) >= age($1::text::xid8::xid))
                 OR EXISTS (SELECT FROM pg_replication_slots WHERE age(xmin) >= age($1::text::xid8::xid))",
         )
         .bind(xid)
