@@ -355,7 +355,7 @@ impl Log {
             }
             CosignatureError::Unknown => not_found().message("This log has not signed this checkpoint."),
             CosignatureError::Tree(error) => error.into(),
-            error => ApiError::invalid("body", error.to_string()),
+            error => ApiError::invalid("body", format!("cannot be accepted: {error}")),
         })?;
         Ok(Reply(AcceptedCosignatures { witnesses: accepted.iter().map(|key| key.name().to_owned()).collect() }))
     }
