@@ -23,7 +23,7 @@ use support::plot::{Bars, Lines};
 use support::report::Report;
 use support::table::{in_millis, median, millis, of_rounds, thousands};
 use support::{Serve, arguments, baseline, load};
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
 const WALLETS: usize = 10_000;
 /// Time for which each number of connections is measured in each round. A warm-up of a fifth of it comes first.
@@ -199,7 +199,7 @@ async fn pipeline(report: &mut Report, url: &str, plain: &PgConnectOptions, peri
         certificate: Certificate::generate()?,
         respond: Arc::new(move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
-            Answer::Status(200)
+            ReceiverResponse::Status(200)
         }),
     };
     let (receiver, arrivals) = Receiver::start(settings).await?;

@@ -25,7 +25,7 @@ use transparency_log::note::VerifierKey;
 
 use crate::access::rate_limits::RateLimits;
 use crate::duration::duration;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
@@ -54,7 +54,7 @@ pub struct ConfigError(pub(crate) String);
 pub struct DatabaseSettings {
     /// URL of the Postgres database [default: an embedded Postgres in the data directory]
     #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
-    pub database_url: Option<Private>,
+    pub database_url: Option<Secret>,
 
     /// Allow a remote database without sslmode=verify-full; only on a network that nobody else uses
     #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
@@ -63,7 +63,7 @@ pub struct DatabaseSettings {
 
     /// URL of the database with the role that migrates [default: the database URL]
     #[arg(long, env = "LEDGER_MIGRATION_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
-    pub migration_url: Option<Private>,
+    pub migration_url: Option<Secret>,
 
     /// Directory for the embedded Postgres, keys, and certificates
     #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::embedded::default_data_dir())]
@@ -105,7 +105,7 @@ impl DatabaseSettings {
     /// Parses and checks a database URL. Every setting that holds one goes through this function.
     fn postgres_options(
         &self,
-        url: Option<&Private>,
+        url: Option<&Secret>,
         flag: &str,
         variable: &str,
     ) -> Result<Option<PgConnectOptions>, ConfigError> {
@@ -135,7 +135,7 @@ fn is_protected(options: &PgConnectOptions) -> bool {
     is_local || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
 }
 
-fn postgres_options(url: &Private, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
+fn postgres_options(url: &Secret, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
     let text = url.expose();
     let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let options = PgConnectOptions::from_str(text).ok().filter(|_| is_postgres);
@@ -158,16 +158,16 @@ impl OperatorTokenSettings {
     ///
     /// # Errors
     /// If the file cannot be read, or the token is malformed.
-    pub fn read(&self) -> Result<Option<Private>, ConfigError> {
+    pub fn read(&self) -> Result<Option<Secret>, ConfigError> {
         let name = "--operator-token-file (LEDGER_OPERATOR_TOKEN_FILE)";
         let token = match &self.operator_token_file {
             Some(path) => read_private(path, name)?,
             None => match std::env::var(OPERATOR_TOKEN_VARIABLE) {
-                Ok(token) => Private::new(token),
+                Ok(token) => Secret::new(token),
                 Err(_) => return Ok(None),
             },
         };
-        let token = Private::new(token.expose().trim());
+        let token = Secret::new(token.expose().trim());
         if token.expose().len() < 16 || token.expose().contains(|c: char| !c.is_ascii_graphic()) {
             return Err(ConfigError(
                 "the operator token (LEDGER_OPERATOR_TOKEN or its file) must be 16 or more printable characters without spaces"
@@ -181,7 +181,7 @@ impl OperatorTokenSettings {
     ///
     /// # Errors
     /// Also if the token is easy to guess.
-    pub fn read_strong(&self) -> Result<Option<Private>, ConfigError> {
+    pub fn read_strong(&self) -> Result<Option<Secret>, ConfigError> {
         let token = self.read()?;
         if token.as_ref().is_some_and(|token| strength::is_weak_token(token.expose())) {
             return Err(ConfigError(

@@ -29,7 +29,7 @@ use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 use crate::transparency::memory::Memory;
@@ -356,7 +356,7 @@ struct Prepared {
     sender: Option<Sender>,
     keyring: Arc<Keyring>,
     signing: Option<(Arc<Signer>, Memory)>,
-    token: Option<Private>,
+    token: Option<Secret>,
 }
 
 impl Prepared {
@@ -374,7 +374,7 @@ impl Prepared {
     }
 }
 
-fn api_settings(config: &Config, address: SocketAddr, operator_token: Option<Private>, public_log: PublicLog) -> ApiSettings {
+fn api_settings(config: &Config, address: SocketAddr, operator_token: Option<Secret>, public_log: PublicLog) -> ApiSettings {
     ApiSettings {
         rate_limits: config.rate_limits,
         lifecycle: Lifecycle::new(config.deprecation_date, config.sunset_date),

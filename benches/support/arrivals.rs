@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 
 /// Behaviour of the endpoints. Each endpoint has a path of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,17 +126,17 @@ impl Arrivals {
     }
 }
 
-fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> Answer {
+fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> ReceiverResponse {
     match received.path.as_str() {
-        "/hang" => return Answer::Hang,
-        "/aside" => return Answer::Status(200),
+        "/hang" => return ReceiverResponse::Hang,
+        "/aside" => return ReceiverResponse::Status(200),
         _ => {}
     }
     if behaviour == Behaviour::SomeFailSomeHang {
         let endpoint: usize = received.path.trim_start_matches('/').parse().unwrap_or_default();
         match endpoint % 100 {
-            0 => return Answer::Hang,
-            1..6 => return Answer::Status(500),
+            0 => return ReceiverResponse::Hang,
+            1..6 => return ReceiverResponse::Status(500),
             _ => {}
         }
     }
@@ -147,7 +147,7 @@ fn answer(received: &Received, seen: &Seen, behaviour: Behaviour) -> Answer {
         let latency = received.received_at.duration_since(created_at).unwrap_or_default();
         seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(latency);
     }
-    Answer::Status(200)
+    ReceiverResponse::Status(200)
 }
 
 /// Reads the envelope's `created_at`: the time when its event was decided, under the lock on the log head and just

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use super::AccessError;
 use crate::ledger::operators::hash;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 /// An authenticated operator. Id 0 stands for the token of the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    pub fn new(pool: PgPool, keyring: Arc<Keyring>, configured: Option<&Private>) -> Operators {
+    pub fn new(pool: PgPool, keyring: Arc<Keyring>, configured: Option<&Secret>) -> Operators {
         Operators { pool, keyring, configured: configured.map(|token| hash(token.expose())) }
     }
 

@@ -11,7 +11,7 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use tokio::sync::Semaphore;
 
 use super::AccessError;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 use crate::secrets::strength;
 
 /// Maximum number of passwords that may wait to be hashed, in total and per lane. Hashing one takes 19 MiB and some tens
@@ -85,14 +85,14 @@ impl Passwords {
     ///
     /// # Errors
     /// [`NewPasswordError::Weak`] for a password that is easy to guess.
-    pub async fn hash(&self, password: Private, about: Vec<Private>) -> Result<Private, NewPasswordError> {
+    pub async fn hash(&self, password: Secret, about: Vec<Secret>) -> Result<Secret, NewPasswordError> {
         let hashed = self.work(Lane::Operators, move || {
-            let about: Vec<&str> = about.iter().map(Private::expose).collect();
+            let about: Vec<&str> = about.iter().map(Secret::expose).collect();
             if strength::is_weak_password(password.expose(), &about) {
                 return Err(NewPasswordError::Weak);
             }
             let hash = Argon2::default().hash_password(password.expose().as_bytes());
-            hash.map(|hash| Private::new(hash.to_string())).map_err(|error| {
+            hash.map(|hash| Secret::new(hash.to_string())).map_err(|error| {
                 tracing::error!(%error, "failed to hash a password");
                 NewPasswordError::Unavailable
             })
@@ -101,9 +101,9 @@ impl Passwords {
     }
 
     /// Whether the password matches the hash. Takes the same time without a hash.
-    pub async fn verify(&self, lane: Lane, password: Private, hash: Option<Private>) -> Result<bool, AccessError> {
+    pub async fn verify(&self, lane: Lane, password: Secret, hash: Option<Secret>) -> Result<bool, AccessError> {
         self.work(lane, move || {
-            let hash = PasswordHash::new(hash.as_ref().map_or(NOBODY, Private::expose));
+            let hash = PasswordHash::new(hash.as_ref().map_or(NOBODY, Secret::expose));
             hash.is_ok_and(|hash| Argon2::default().verify_password(password.expose().as_bytes(), &hash).is_ok())
         })
         .await
@@ -160,32 +160,32 @@ mod tests {
     #[tokio::test]
     async fn a_password_matches_only_its_own_hash() {
         let passwords = Passwords::default();
-        let hash = passwords.hash(Private::new("correct horse"), vec![]).await.unwrap();
+        let hash = passwords.hash(Secret::new("correct horse"), vec![]).await.unwrap();
         assert!(hash.expose().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.expose());
-        assert_ne!(hash, passwords.hash(Private::new("correct horse"), vec![]).await.unwrap(), "salted");
-        assert!(passwords.verify(HERE, Private::new("correct horse"), Some(hash.clone())).await.unwrap());
-        assert!(!passwords.verify(HERE, Private::new("correct horse "), Some(hash)).await.unwrap());
+        assert_ne!(hash, passwords.hash(Secret::new("correct horse"), vec![]).await.unwrap(), "salted");
+        assert!(passwords.verify(HERE, Secret::new("correct horse"), Some(hash.clone())).await.unwrap());
+        assert!(!passwords.verify(HERE, Secret::new("correct horse "), Some(hash)).await.unwrap());
     }
 
     #[tokio::test]
     async fn an_unknown_user_costs_as_much_work_as_a_known_one() {
         let passwords = Passwords::default();
-        let hash = passwords.hash(Private::new("correct horse"), vec![]).await.unwrap();
+        let hash = passwords.hash(Secret::new("correct horse"), vec![]).await.unwrap();
         let parts = |phc: &str| phc.split('$').take(4).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(parts(NOBODY), parts(hash.expose()), "the same parameters");
         assert!(PasswordHash::new(NOBODY).is_ok(), "the hash is really computed");
         for password in ["", "password", NOBODY] {
-            assert!(!passwords.verify(HERE, Private::new(password), None).await.unwrap());
+            assert!(!passwords.verify(HERE, Secret::new(password), None).await.unwrap());
         }
     }
 
     #[tokio::test]
     async fn a_weak_password_is_refused() {
         let passwords = Passwords::default();
-        for (password, about) in [("password1", vec![]), ("jo.doe@acme.example", vec![Private::new("jo.doe@acme.example")])] {
-            assert_eq!(passwords.hash(Private::new(password), about).await, Err(NewPasswordError::Weak), "{password}");
+        for (password, about) in [("password1", vec![]), ("jo.doe@acme.example", vec![Secret::new("jo.doe@acme.example")])] {
+            assert_eq!(passwords.hash(Secret::new(password), about).await, Err(NewPasswordError::Weak), "{password}");
         }
-        assert!(passwords.hash(Private::new("jo.doe@acme.example"), vec![]).await.is_ok());
+        assert!(passwords.hash(Secret::new("jo.doe@acme.example"), vec![]).await.is_ok());
     }
 
     #[tokio::test]
@@ -193,12 +193,12 @@ mod tests {
         let passwords = Passwords::default();
         let lane = passwords.places(HERE);
         let taken = lane.all.clone().try_acquire_many_owned(MOST_OF_A_LANE as u32).unwrap();
-        assert_eq!(passwords.verify(HERE, Private::new("x"), None).await, Err(AccessError::Unavailable));
-        assert_eq!(passwords.verify(other(1), Private::new("x"), None).await, Ok(false));
+        assert_eq!(passwords.verify(HERE, Secret::new("x"), None).await, Err(AccessError::Unavailable));
+        assert_eq!(passwords.verify(other(1), Secret::new("x"), None).await, Ok(false));
         drop(taken);
-        assert_eq!(passwords.verify(HERE, Private::new("x"), None).await, Ok(false));
+        assert_eq!(passwords.verify(HERE, Secret::new("x"), None).await, Ok(false));
         let all = passwords.waiting.clone().try_acquire_many_owned(MOST_WAITING as u32).unwrap();
-        assert_eq!(passwords.verify(other(1), Private::new("x"), None).await, Err(AccessError::Unavailable));
+        assert_eq!(passwords.verify(other(1), Secret::new("x"), None).await, Err(AccessError::Unavailable));
         drop(all);
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let core = passwords.working.clone().acquire_owned().await.unwrap();
         let verify = |lane| {
             let passwords = passwords.clone();
-            async move { passwords.verify(lane, Private::new("x"), None).await.map(|_| lane) }
+            async move { passwords.verify(lane, Secret::new("x"), None).await.map(|_| lane) }
         };
         let mut waiting: FuturesUnordered<_> = (0..90).map(|_| verify(HERE)).collect();
         assert!(futures::poll!(waiting.next()).is_pending());

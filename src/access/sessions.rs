@@ -24,7 +24,7 @@ use super::tokens::{AccessTokens, Claims};
 use super::{AccessError, ClientIdentity, Principal};
 use crate::heartbeat::Heartbeat;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::{Keyring, Private, random_secret};
+use crate::secrets::seal::{Keyring, Secret, random_secret};
 
 /// Lifetime of a refresh token.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
@@ -47,8 +47,8 @@ type SessionId = i64;
 #[derive(Debug)]
 pub struct Granted {
     pub account_id: AccountId,
-    pub access_token: Private,
-    pub refresh_token: Private,
+    pub access_token: Secret,
+    pub refresh_token: Secret,
     pub refresh_expires_at: DateTime<Utc>,
 }
 
@@ -176,7 +176,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`AccessError::WrongPassword`] for an unknown email as well as for a wrong password. Both cost the same work.
-    pub async fn log_in(&self, email: &str, password: Private, network: IpAddr) -> Result<(Granted, Private), AccessError> {
+    pub async fn log_in(&self, email: &str, password: Secret, network: IpAddr) -> Result<(Granted, Secret), AccessError> {
         let found: Option<(UserId, AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
              LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.email_lookup = $1",
@@ -184,7 +184,7 @@ impl Sessions {
         .bind(&self.email_lookup(email)[..])
         .fetch_optional(&self.pool)
         .await?;
-        let (user, hash) = found.map(|(user_id, account_id, hash, mac)| ((user_id, account_id, mac), Private::new(hash))).unzip();
+        let (user, hash) = found.map(|(user_id, account_id, hash, mac)| ((user_id, account_id, mac), Secret::new(hash))).unzip();
         let is_right = self.passwords.verify(Lane::Source(network), password, hash.clone()).await?;
         let ((user_id, account_id, mac), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
         if !self.keyring.admits(Row::User { id: user_id, account_id, password_hash: hash.expose() }, mac.as_deref()) {
@@ -225,7 +225,7 @@ impl Sessions {
             .await?;
         self.keep_token_mac(&mut transaction, &hash_of(refresh_token.expose()), &begun).await?;
         transaction.commit().await?;
-        let cookie = Private::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
+        let cookie = Secret::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
         Ok((self.granted(user_id, account_id, &begun, refresh_token)?, cookie))
     }
 
@@ -351,7 +351,7 @@ impl Sessions {
         user_id: UserId,
         account_id: AccountId,
         session: &Renewed,
-        refresh_token: Private,
+        refresh_token: Secret,
     ) -> Result<Granted, AccessError> {
         let claims = Claims::new(user_id, session.session_id, session.now);
         let access_token = self.tokens.sign(&claims).map_err(|error| {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::AccessError;
-use crate::secrets::seal::{Keyring, Private, SealError};
+use crate::secrets::seal::{Keyring, SealError, Secret};
 
 /// Lifetime of an access token.
 pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::minutes(15);
@@ -72,14 +72,14 @@ impl AccessTokens {
     ///
     /// # Errors
     /// [`SealError::NotCurrent`] while this node does not have the current master key.
-    pub fn sign(&self, claims: &Claims) -> Result<Private, SealError> {
+    pub fn sign(&self, claims: &Claims) -> Result<Secret, SealError> {
         let mac = self.macs.get(self.signing.load(Ordering::Acquire)).ok_or(SealError::NotCurrent)?;
         let claims = serde_json::to_vec(claims).map_err(|_| SealError::Unreadable)?;
         let mut token = format!("{HEADER}.{}", URL_SAFE_NO_PAD.encode(claims));
         let signature = mac.clone().chain_update(&token).finalize().into_bytes();
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(Private::new(token))
+        Ok(Secret::new(token))
     }
 
     /// Verifies the signature and returns the claims. It does not check the expiry or the session.

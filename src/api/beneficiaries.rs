@@ -23,7 +23,7 @@ use super::state::{State, Tag, not_found, origin, parsed_currency, rows_of};
 use crate::ledger::commands;
 use crate::ledger::texts::{self, PROFILE};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Type of account that receives a payout.
 ///
@@ -141,7 +141,7 @@ impl Plural for Beneficiary {
 }
 
 impl Beneficiary {
-    fn of(beneficiary: domain::Beneficiary, profile: Option<&Private>) -> Result<Self, serde_json::Error> {
+    fn of(beneficiary: domain::Beneficiary, profile: Option<&Secret>) -> Result<Self, serde_json::Error> {
         let profile: Profile = profile.map(|text| serde_json::from_str(text.expose())).transpose()?.unwrap_or_default();
         Ok(Self {
             id: beneficiary.id,
@@ -203,8 +203,8 @@ impl Beneficiaries {
             kind: request.kind.into(),
             country: request.country,
             currency: parsed_currency(&request.currency)?,
-            profile: Private::new(serde_json::to_string(&profile).map_err(ApiError::internal)?),
-            account_number: Private::new(request.account_number),
+            profile: Secret::new(serde_json::to_string(&profile).map_err(ApiError::internal)?),
+            account_number: Secret::new(request.account_number),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, added)

@@ -11,7 +11,7 @@ use super::readers::line;
 use super::reply::{Created, NoStore};
 use super::state::{ApiState, origin};
 use crate::ledger::{CommandResult, WriteError, commands};
-use crate::secrets::seal::{Private, random_secret};
+use crate::secrets::seal::{Secret, random_secret};
 
 /// Maximum number of keys drawn for one credential. Two keys share their first 8 characters once in billions of draws.
 /// The database refuses the second.
@@ -70,8 +70,8 @@ impl From<account::Credential> for Credential {
 }
 
 /// Returns 128 random bits as 32 hexadecimal characters.
-fn random_key() -> Private {
-    Private::new(hex::encode(rand::random::<[u8; 16]>()))
+fn random_key() -> Secret {
+    Secret::new(hex::encode(rand::random::<[u8; 16]>()))
 }
 
 /// Issues a credential for an account. Key and secret appear only in this response.

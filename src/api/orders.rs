@@ -24,7 +24,7 @@ use crate::ledger::commands;
 use crate::ledger::reader;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
@@ -200,7 +200,7 @@ pub struct VoucherReference {
 }
 
 impl Order {
-    pub fn of(order: order::Order, metadata: Option<&Private>, cancel_reason: Option<&Private>) -> Self {
+    pub fn of(order: order::Order, metadata: Option<&Secret>, cancel_reason: Option<&Secret>) -> Self {
         let placed = order.placed;
         let item = |item: order::OrderItem| OrderItem {
             status: "DELIVERED".to_owned(),
@@ -303,7 +303,7 @@ impl Orders {
             denomination: money("denomination", request.denomination.0)?,
             quantity: request.quantity,
             client_reference: request.client_reference,
-            metadata: request.metadata.map(|json| Private::new(json.0)),
+            metadata: request.metadata.map(|json| Secret::new(json.0)),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, placed)
@@ -389,7 +389,7 @@ impl Orders {
         let (caller, request) = (caller.0, body.0);
         let path = format!("/api/v1/orders/{}/cancel", id.0);
         let idempotency = key.of(&caller, &path, &request, cancelled)?;
-        let reason = request.reason.map(Private::new);
+        let reason = request.reason.map(Secret::new);
         let command = commands::CancelOrder { account_id: Some(caller.account_id), order_id: id.0, reason };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, cancelled)

@@ -8,8 +8,8 @@ use super::error::{ApiError, Code};
 use super::reply::Stored;
 use crate::ledger::history::HistoryError;
 use crate::ledger::reader::ReadError;
-use crate::ledger::story::StoryError;
 use crate::ledger::texts::VaultError;
+use crate::ledger::timeline::TimelineError;
 use crate::ledger::{CommandResult, Reply, StoredResponse, WriteError, connect};
 
 /// A function that serializes the response to a request. It yields the same bytes in the writer's transaction and after it.
@@ -110,7 +110,7 @@ impl From<WriteError> for ApiError {
 /// Converts a failed read: 503 if the error is transient, 500 if the statement or a row is at fault.
 impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> ApiError {
-        if !connect::is_passing(&error) {
+        if !connect::is_transient(&error) {
             return ApiError::internal(error);
         }
         tracing::warn!(%error, "failed to read from the database");
@@ -141,11 +141,11 @@ impl From<HistoryError> for ApiError {
 }
 
 /// Converts a failure to load an order's history.
-impl From<StoryError> for ApiError {
-    fn from(error: StoryError) -> ApiError {
+impl From<TimelineError> for ApiError {
+    fn from(error: TimelineError) -> ApiError {
         match error {
-            StoryError::Read(error) => error.into(),
-            StoryError::Vault(error) => error.into(),
+            TimelineError::Read(error) => error.into(),
+            TimelineError::Vault(error) => error.into(),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::ledger::command_result::PayoutView;
 use crate::ledger::commands;
 use crate::ledger::texts::{self, FAILURE_REASON, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// A payout to request. The wallet is debited at once; an operator sends the money.
 #[derive(Object, Serialize)]
@@ -126,7 +126,7 @@ impl Plural for Payout {
 }
 
 impl Payout {
-    pub fn of(payout: payout::Payout, failure_reason: Option<&Private>) -> Self {
+    pub fn of(payout: payout::Payout, failure_reason: Option<&Secret>) -> Self {
         let requested = payout.requested;
         Self {
             id: payout.id,

@@ -21,7 +21,7 @@ use crate::access::gate::Verdict;
 use crate::access::limits::{Rule, source_network};
 use crate::access::sessions::{Granted, PORTAL_LIFETIME};
 use crate::access::tokens::ACCESS_LIFETIME;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// The credentials of a user.
 #[derive(Object)]
@@ -95,7 +95,7 @@ struct LoggedOut {
 #[derive(Debug)]
 struct WithPortalCookie<R> {
     reply: R,
-    value: Option<Private>,
+    value: Option<Secret>,
 }
 
 impl<R: IntoResponse> IntoResponse for WithPortalCookie<R> {
@@ -193,7 +193,7 @@ impl Sessions {
             }
             Verdict::Seen { .. } => {}
         }
-        let (granted, cookie) = state.sessions.log_in(&email, Private::new(password), network).await?;
+        let (granted, cookie) = state.sessions.log_in(&email, Secret::new(password), network).await?;
         if let Err(error) = state.gate.refund_login(budget).await {
             // The session has started, so the login still succeeds. The user has one failed login less left.
             tracing::warn!(%error, "failed to refund the rate limit for a successful login");

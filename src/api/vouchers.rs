@@ -13,7 +13,7 @@ use super::principal::{Caller, ClientOperator};
 use super::reply::{NoStore, Reply};
 use super::state::{State, Tag, not_found, origin};
 use crate::ledger::{CommandResult, commands, stock};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// The delivered vouchers of an order, with their codes.
 #[derive(Object, Serialize)]
@@ -39,7 +39,7 @@ struct Voucher {
 
 impl From<stock::Revealed> for Voucher {
     fn from(voucher: stock::Revealed) -> Self {
-        let expose = |text: Private| text.expose().to_owned();
+        let expose = |text: Secret| text.expose().to_owned();
         Self {
             voucher_reference_number: voucher.reference,
             card_number: expose(voucher.card_number),

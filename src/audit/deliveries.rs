@@ -216,7 +216,7 @@ async fn states(conn: &mut PgConnection, shard: ShardId, counts: &mut Counts, fi
         .bind(shard)
         .bind(after)
         .bind(PAGE_EVENTS)
-        .bind(health::BEYOND)
+        .bind(health::MAX_SCHEDULE)
         .fetch_all(&mut *conn)
         .await?;
         let Some(last) = page.last() else { return Ok(()) };

@@ -2,7 +2,7 @@
 
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
-use ledger_projections::listing::{derive, pages};
+use ledger_projections::listing::{maintain, pages};
 
 use super::{Difference, Findings};
 use crate::ledger::reader;
@@ -16,11 +16,11 @@ pub async fn check(conn: &mut PgConnection, shard: ShardId, findings: &mut Findi
     while at < head {
         let to = head.min(at + PAGE_EVENTS);
         let moves = reader::readable_order_moves(&mut tx, shard, (at, to)).await?;
-        derive::add_uncounted(&mut tx, &moves).await?;
+        maintain::add_uncounted(&mut tx, &moves).await?;
         at = to;
     }
-    for wrong in derive::differing(&mut tx, shard).await? {
-        let derive::Differing { table_name: table, account_id, field, stored, derived } = wrong;
+    for wrong in maintain::differing(&mut tx, shard).await? {
+        let maintain::Differing { table_name: table, account_id, field, stored, derived } = wrong;
         findings.add(Difference::Listing { shard, table, account_id, field, stored, derived });
     }
     tx.commit().await

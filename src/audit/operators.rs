@@ -17,14 +17,14 @@ const TABLE: &str = "vault.operators";
 
 /// State of a token according to the log.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct TokenState {
     /// None for a token issued before issuing was an event. Such a token can only be revoked.
     issued: Option<(OperatorTokenIssued, DateTime<Utc>)>,
     revoked_at: Option<DateTime<Utc>>,
 }
 
 /// Folds one event. Returns the problem if the event cannot follow the earlier ones.
-pub fn fold(tokens: &mut HashMap<i64, Told>, recorded: &Recorded, event: &OperatorEvent) -> Option<String> {
+pub fn fold(tokens: &mut HashMap<i64, TokenState>, recorded: &Recorded, event: &OperatorEvent) -> Option<String> {
     let (is_first, at) = (!tokens.contains_key(&recorded.stream_id), recorded.moment.recorded_at);
     let token = tokens.entry(recorded.stream_id).or_default();
     let is_wrong = match event {
@@ -54,7 +54,7 @@ pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
     (after, to): (i64, i64),
-    told: &HashMap<i64, Told>,
+    told: &HashMap<i64, TokenState>,
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<Stored> = sqlx::query_as(
@@ -87,7 +87,7 @@ pub async fn check(
 }
 
 impl Stored {
-    fn differing(&self, told: &Told) -> Vec<FieldDifference> {
+    fn differing(&self, told: &TokenState) -> Vec<FieldDifference> {
         let mut compared = vec![("revoked_at", json!(self.revoked_at), json!(told.revoked_at))];
         if let Some((issued, at)) = &told.issued {
             // Without the salt, the name cannot be compared with the hash in the log.

@@ -14,7 +14,7 @@ use ledger_events::wallet::WalletEvent;
 use ledger_events::{AccountId, BeneficiaryId, Currency, Event, Position, Recorded, ShardId, WalletId};
 use uuid::Uuid;
 
-use super::rules::Owed;
+use super::rules::ExpectedMovement;
 use super::visitor::{Page, Visitor};
 use super::{AuditError, Difference, Findings};
 use crate::ledger::reader::{ReadError, Stored};
@@ -85,7 +85,7 @@ pub struct Walk {
     shard: ShardId,
     last: Position,
     time: Option<DateTime<Utc>>,
-    owed: Option<Owed>,
+    owed: Option<ExpectedMovement>,
     /// Account and currency of each wallet.
     wallets: HashMap<WalletId, (AccountId, Currency)>,
     /// Account and currency of each beneficiary that is not deleted.
@@ -124,7 +124,7 @@ impl Walk {
             }
         };
         self.settle(Some(recorded), findings);
-        self.owed = Owed::by(recorded);
+        self.owed = ExpectedMovement::by(recorded);
         if let Some(problem) = self.wrong_party(recorded) {
             let (stream, id) = (recorded.stream_type.as_str(), recorded.stream_id);
             findings.add(Difference::Rule { shard, stream, id, position, problem });
@@ -169,11 +169,11 @@ impl Walk {
                 Some(problem) => {
                     let (stream, id, position) = (owed.stream.as_str(), owed.id, owed.position);
                     findings.add(Difference::Rule { shard, stream, id, position, problem });
-                    next.and_then(Owed::not_owed)
+                    next.and_then(ExpectedMovement::not_owed)
                 }
                 None => None,
             },
-            None => next.and_then(Owed::not_owed),
+            None => next.and_then(ExpectedMovement::not_owed),
         };
         if let (Some(problem), Some(next)) = (problem, next) {
             let (id, position) = (next.stream_id, next.moment.position);

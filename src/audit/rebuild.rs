@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ledger_database::PgConnection;
 use ledger_events::{Position, Recorded, ShardId};
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use ledger_projections::{Inline, deliveries as delivery_projection, totals};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
@@ -126,7 +126,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     // the differences and the next rebuild corrects them.
     if work.parts.iter().any(|part| matches!(part, Part::Deliveries | Part::Inline(Inline::Orders))) {
         for shard in work.shards.clone() {
-            derive::derive_again(&mut conn, shard, delivery_projection::NAME).await?;
+            maintain::derive_again(&mut conn, shard, delivery_projection::NAME).await?;
         }
     }
     lock::release(&mut conn).await?;

@@ -9,7 +9,7 @@ use ledger_events::{Event, Money, Recorded, StreamType, TransactionId, WalletId}
 
 /// The wallet movement that must directly follow an event of an order or payout.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Owed {
+pub struct ExpectedMovement {
     pub stream: StreamType,
     pub id: i64,
     pub position: i64,
@@ -21,9 +21,9 @@ pub struct Owed {
     wallet_id: Option<WalletId>,
 }
 
-impl Owed {
+impl ExpectedMovement {
     /// Returns the movement that an event requires, if any.
-    pub fn by(recorded: &Recorded) -> Option<Owed> {
+    pub fn by(recorded: &Recorded) -> Option<ExpectedMovement> {
         let (order, payout) = (Purpose::Order(recorded.stream_id), Purpose::Payout(recorded.stream_id));
         let (purpose, is_refund, amount, transaction_id, wallet_id) = match &recorded.event {
             Event::Order(OrderEvent::OrderPlaced(e)) => (order, false, e.amount, Some(e.transaction_id), Some(e.wallet_id)),
@@ -38,7 +38,7 @@ impl Owed {
             _ => return None,
         };
         let (stream, id, position) = (recorded.stream_type, recorded.stream_id, recorded.moment.position);
-        Some(Owed { stream, id, position, purpose, is_refund, amount, transaction_id, wallet_id })
+        Some(ExpectedMovement { stream, id, position, purpose, is_refund, amount, transaction_id, wallet_id })
     }
 
     fn category(&self) -> &'static str {

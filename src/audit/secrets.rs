@@ -20,7 +20,7 @@ use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::master_keys;
 use crate::secrets::rows::Row;
-use crate::secrets::seal::{Keyring, Private, salted_hash};
+use crate::secrets::seal::{Keyring, Secret, salted_hash};
 
 /// Number of rows per statement.
 const PAGE: i64 = 5_000;
@@ -32,14 +32,14 @@ type RefreshTokenRow = (Vec<u8>, i64, DateTime<Utc>, Option<Vec<u8>>);
 
 /// Latest commitments of a stream's events.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Commitments {
     row_mac: Option<String>,
     secret_mac: Option<String>,
     url_hash: Option<String>,
 }
 
 /// Folds one event into the commitments.
-pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
+pub fn fold(told: &mut HashMap<i64, Commitments>, recorded: &Recorded) {
     let of_stream = || recorded.stream_id;
     match &recorded.event {
         Event::Credential(CredentialEvent::CredentialIssued(e)) => {
@@ -71,11 +71,11 @@ pub fn fold(told: &mut HashMap<i64, Told>, recorded: &Recorded) {
 pub struct Streams<'a> {
     pub shard: ShardId,
     pub range: (i64, i64),
-    pub told: &'a HashMap<i64, Told>,
+    pub told: &'a HashMap<i64, Commitments>,
 }
 
 impl Streams<'_> {
-    fn told(&self, id: i64) -> Told {
+    fn told(&self, id: i64) -> Commitments {
         self.told.get(&id).cloned().unwrap_or_default()
     }
 }
@@ -199,7 +199,7 @@ impl TextRow {
             return Some("cannot be opened: its data key is missing".to_owned());
         }
         let keyring = keyring?;
-        let open = || -> Result<Private, VaultError> {
+        let open = || -> Result<Secret, VaultError> {
             let key = keys::beside(keyring, self.key_id, self.data_key.as_deref())?;
             Ok(keyring.open_text_under(key.as_ref(), kind, id, sealed)?)
         };

@@ -40,8 +40,8 @@ struct Folded {
     beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
     payouts: HashMap<i64, Payout>,
     statements: HashMap<i64, Statement>,
-    operators: HashMap<i64, operators::Told>,
-    commitments: HashMap<i64, secrets::Told>,
+    operators: HashMap<i64, operators::TokenState>,
+    commitments: HashMap<i64, secrets::Commitments>,
     totals: totals::Folded,
     /// Events that the daily totals have not included yet, of wallets whose stream continues in the next page.
     ahead: Vec<Recorded>,

@@ -5,7 +5,7 @@ use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
 
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use ledger_projections::{deliveries as delivery_projection, totals};
 
 use super::deliveries::Deliveries;
@@ -115,7 +115,7 @@ pub async fn verify_with(
     let mut conn = connect(options).await?;
     lock::shared(&mut conn).await?;
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
-    sqlx::raw_sql(derive::UNCOUNTED).execute(&mut conn).await?;
+    sqlx::raw_sql(maintain::UNCOUNTED).execute(&mut conn).await?;
     let mut findings = Findings::default();
     let keyring = match keyring {
         Some(keyring) if secrets::adopt(&mut conn, keyring, &mut findings).await? => Some(keyring),

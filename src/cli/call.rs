@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::client::{Body, Caller, Client};
 use super::output::{Output, with_progress};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 #[derive(Args, Debug)]
 pub struct CallArgs {
@@ -30,10 +30,10 @@ pub struct CallArgs {
     api_key: Option<String>,
     /// Secret of the API key [default: none]
     #[arg(long, env = "LEDGER_API_SECRET", value_name = "SECRET", value_parser = private)]
-    api_secret: Option<Private>,
+    api_secret: Option<Secret>,
     /// Sign the request with this signing secret [default: not signed]
     #[arg(long, env = "LEDGER_SIGNING_SECRET", value_name = "SECRET", value_parser = private)]
-    signing_secret: Option<Private>,
+    signing_secret: Option<Secret>,
     /// Send this idempotency key, so that a POST can be repeated safely [default: none]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -42,8 +42,8 @@ pub struct CallArgs {
     verbose: bool,
 }
 
-pub fn private(text: &str) -> Result<Private, std::convert::Infallible> {
-    Ok(Private::new(text))
+pub fn private(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
 }
 
 /// Sends the request and prints the response. The exit status is 1 if the response status is 400 or above.

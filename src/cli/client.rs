@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
 use crate::access::request_signature::{canonical_string, header, sign};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Timeout of a request; longer than the service's own deadlines.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -17,8 +17,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Credentials that a client sends.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    Operator(Private),
-    Client { api_key: String, api_secret: Private, signing_secret: Option<Private> },
+    Operator(Secret),
+    Client { api_key: String, api_secret: Secret, signing_secret: Option<Secret> },
 }
 
 /// HTTP client for one service and one caller.

@@ -4,7 +4,7 @@
 mod printer;
 mod stage;
 mod statement;
-mod story;
+mod tour;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ pub async fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
         status = signals.next() => return Ok(ExitCode::from(status)),
     };
     let tour = async {
-        let account = story::tell(&mut stage, &mut printer).await?;
+        let account = tour::tell(&mut stage, &mut printer).await?;
         if !args.exit {
             account.invite(&stage, &mut printer)?;
             stage.follow(&printer).await?;

@@ -15,7 +15,7 @@ use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
 use crate::ledger::{Ledger, Origin, WriteError};
 use crate::node::Database;
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 #[derive(Args, Debug)]
 pub struct EraseArgs {
@@ -136,7 +136,7 @@ async fn erase(
         bail!("nothing was erased");
     }
     let origin = Origin { actor, request_id: "erase".to_owned() };
-    let reason = Private::new(one.reason.trim());
+    let reason = Secret::new(one.reason.trim());
     let erasing = eraser::erase(ledger, subject, &reason, &origin, |_| {});
     Ok(Some(with_progress("erasing", erasing).await?))
 }

@@ -48,7 +48,7 @@ pub async fn run(args: KeysArgs, output: &Output) -> anyhow::Result<()> {
 
 async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
     let keyring = node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?;
-    let pool = connect::unhurried(database.options());
+    let pool = connect::without_timeout(database.options());
     crate::ledger::check_schema(&pool).await?;
     match args.what {
         Keys::Rotate => {

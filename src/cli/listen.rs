@@ -11,7 +11,7 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 
 use super::call::private;
 use super::escape;
@@ -19,7 +19,7 @@ use super::events::by_outcome;
 use super::output::Output;
 use super::serve::StopSignals;
 use crate::embedded::default_data_dir;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 #[derive(Args, Debug)]
 pub struct ListenArgs {
@@ -28,7 +28,7 @@ pub struct ListenArgs {
     listen_webhooks: SocketAddr,
     /// Token of the webhook, which verifies the signatures of deliveries [default: deliveries are not verified]
     #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = private)]
-    secret: Option<Private>,
+    secret: Option<Secret>,
     /// Service name in the webhook headers, as in X-<NAME>-WEBHOOK-TOKEN
     #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE")]
     service_name: String,
@@ -56,7 +56,7 @@ pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
         listen: args.listen_webhooks,
         service_name: args.service_name,
         certificate,
-        respond: Arc::new(move |_| Answer::Status(answer)),
+        respond: Arc::new(move |_| ReceiverResponse::Status(answer)),
     })
     .await
     .with_context(|| format!("cannot listen on {}", args.listen_webhooks))?;
@@ -105,11 +105,11 @@ fn nets(receiver: &Receiver) -> String {
 }
 
 /// Verifies the signature of a delivery. Returns none if there is no secret to verify it with.
-pub fn verdict(received: &Received, secret: Option<&Private>) -> Option<Result<(), String>> {
+pub fn verdict(received: &Received, secret: Option<&Secret>) -> Option<Result<(), String>> {
     secret.map(|secret| received.verify(secret.expose(), Utc::now().timestamp()).map_err(|error| error.to_string()))
 }
 
-fn print(received: &Received, secret: Option<&Private>, output: &Output) -> std::io::Result<()> {
+fn print(received: &Received, secret: Option<&Secret>, output: &Output) -> std::io::Result<()> {
     let at: DateTime<Utc> = received.received_at.into();
     let verdict = verdict(received, secret);
     let body: Option<Value> = serde_json::from_slice(&received.body).ok();

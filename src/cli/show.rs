@@ -18,10 +18,10 @@ use crate::api::{AnyOrder, AnyWallet, OrderHistory};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::connect;
 use crate::ledger::history::{self, AsOf};
-use crate::ledger::story::{self, Chapter, Story, Telling, Who};
 use crate::ledger::texts::METADATA;
+use crate::ledger::timeline::{self, Timeline, TimelineDelivery, TimelineEntry, Who};
 use crate::node::{self, Database};
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 #[derive(Args, Debug)]
 pub struct ShowArgs {
@@ -97,8 +97,8 @@ async fn find(
     shard: ShardId,
     id: i64,
     at: Option<Position>,
-) -> anyhow::Result<Option<Story>> {
-    Ok(with_progress("reading the log", story::of_order(pool, keyring, shard, id, at)).await?)
+) -> anyhow::Result<Option<Timeline>> {
+    Ok(with_progress("reading the log", timeline::of_order(pool, keyring, shard, id, at)).await?)
 }
 
 /// Loads the master key, if there is one. Without it, texts that people wrote stay sealed; everything else is shown.
@@ -110,7 +110,7 @@ fn keyring(args: &ShowArgs, database: &Database) -> anyhow::Result<Option<std::s
     Ok(Some(node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?))
 }
 
-fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) -> std::io::Result<()> {
+fn tell(story: &Timeline, shard: ShardId, at: Option<Position>, output: &Output) -> std::io::Result<()> {
     let (order, placed) = (&story.order, &story.order.placed);
     let status = if order.sub_status.is_empty() {
         order.status.as_str().to_owned()
@@ -157,7 +157,7 @@ fn tell(story: &Story, shard: ShardId, at: Option<Position>, output: &Output) ->
     Ok(())
 }
 
-fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
+fn tell_chapter(chapter: &TimelineEntry, output: &Output) -> std::io::Result<()> {
     let moment = &chapter.recorded.moment;
     output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), escape::value(&chapter.description).bold()))?;
     let (who, request) = (named(&chapter.actor), &chapter.recorded.metadata.request_id);
@@ -178,7 +178,7 @@ fn tell_chapter(chapter: &Chapter, output: &Output) -> std::io::Result<()> {
     Ok(())
 }
 
-fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
+fn tell_delivery(telling: &TimelineDelivery, output: &Output) -> std::io::Result<()> {
     let told = &telling.told;
     let webhook = match &telling.webhook_name {
         Some(name) => format!("webhook {} ({})", told.webhook_id, escape::value(name.expose())),
@@ -201,7 +201,7 @@ fn tell_delivery(telling: &Telling, output: &Output) -> std::io::Result<()> {
 }
 
 fn came_of(attempt: &Attempt) -> String {
-    let outcome = match story::outcome(attempt) {
+    let outcome = match timeline::outcome(attempt) {
         "in_flight" => "in flight".to_owned(),
         "unknown" => "outcome unknown, repeated under the same number".yellow().to_string(),
         outcome => by_outcome(outcome == "delivered", outcome),
@@ -214,7 +214,7 @@ fn came_of(attempt: &Attempt) -> String {
 
 /// Formats an actor: `credential 3 (main)`, `operator 2`, `fulfilment`.
 fn named(who: &Who) -> String {
-    let name = who.name.as_ref().map(Private::expose).map(|name| format!(" ({})", escape::value(name))).unwrap_or_default();
+    let name = who.name.as_ref().map(Secret::expose).map(|name| format!(" ({})", escape::value(name))).unwrap_or_default();
     format!("{}{name}", who.actor)
 }
 

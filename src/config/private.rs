@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::{Uid, User, geteuid};
 
 use super::ConfigError;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Reads a small text file that holds a key.
 ///
@@ -18,7 +18,7 @@ use crate::secrets::seal::Private;
 ///
 /// # Errors
 /// If the file cannot be read, or others can read or replace it. The message starts with `name`, the setting of the file.
-pub(crate) fn read_private(path: &Path, name: &str) -> Result<Private, ConfigError> {
+pub(crate) fn read_private(path: &Path, name: &str) -> Result<Secret, ConfigError> {
     let unreadable = |error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     // The metadata of the open file, not of a file that may have replaced it since.
@@ -26,7 +26,7 @@ pub(crate) fn read_private(path: &Path, name: &str) -> Result<Private, ConfigErr
     check(&found, path).map_err(|problem| ConfigError(format!("{name}: {problem}")))?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unreadable)?;
-    Ok(Private::new(text))
+    Ok(Secret::new(text))
 }
 
 fn check(found: &Metadata, path: &Path) -> Result<(), String> {

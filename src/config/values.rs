@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use ipnet::IpNet;
 
 use crate::duration::duration;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -136,8 +136,8 @@ pub(super) fn service_name(text: &str) -> Result<String, String> {
 }
 
 /// Accepts any value, which is checked later. clap would repeat an invalid value in its error message.
-pub(super) fn secret(text: &str) -> Result<Private, Infallible> {
-    Ok(Private::new(text))
+pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
 }
 
 /// Parses a one-line text for people.

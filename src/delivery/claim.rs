@@ -17,7 +17,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::schedule::Clock;
-use crate::ledger::connect::Line;
+use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::seal::Keyring;
 use targets::Present;
 pub(super) use targets::lacks_key;
@@ -190,7 +190,7 @@ pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Du
 /// Claims due deliveries and writes their attempts ahead. Each webhook gets as many as wanted, but no more than may be
 /// leased of it across all nodes.
 pub async fn claim(
-    line: &Line,
+    line: &DedicatedConnection,
     clock: &Clock,
     keyring: &Keyring,
     targets: &Targets,

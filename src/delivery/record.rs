@@ -11,7 +11,7 @@ use webhook_client::sender::Outcome;
 
 use super::claim::{Claimed, MAX_UNKNOWN};
 use super::schedule::{Clock, next_attempt_at};
-use crate::ledger::connect::Line;
+use crate::ledger::connect::DedicatedConnection;
 
 /// Maximum number of deliveries that one statement pulls back.
 pub const MOST_PULLED_BACK: i64 = 5_000;
@@ -69,7 +69,7 @@ impl Lease {
 ///
 /// A 2xx response counts even if the webhook was switched off in the meantime. A failure then leaves the delivery failed,
 /// with the attempt counted.
-pub async fn record(line: &Line, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
+pub async fn record(line: &DedicatedConnection, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
     // The condition "is leased" is written so that it matches no index but the primary key.
     // All statements lock in the same order, so that no two of them deadlock.
     let mut results: Vec<&Ended> = results.iter().collect();
@@ -163,7 +163,7 @@ pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lea
 /// Counts attempts as failed whose outcome is still unknown after [`MAX_UNKNOWN`] repetitions, so that every delivery ends.
 ///
 /// Returns the number of such deliveries. The result of the attempt before is cleared.
-pub async fn write_off(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
+pub async fn fail_lost_attempts(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
     let written_off = sqlx::query(
         "WITH lost AS MATERIALIZED (
             SELECT delivery_id FROM delivery_state
@@ -209,7 +209,7 @@ pub async fn end_dead_leases(pool: &PgPool, clock: &Clock, shard: ShardId) -> Re
 /// A time more than an hour beyond the schedule or the longest lease stems from before the clock was set back. It would
 /// block claims until then. A first attempt becomes due now, and a later one as if the previous attempt had started now. A
 /// lease ends as if it had started now. Returns the number of deliveries, at most [`MOST_PULLED_BACK`].
-pub async fn pull_back(
+pub async fn repair_clock_skew(
     pool: &PgPool,
     clock: &Clock,
     shard: ShardId,

@@ -24,18 +24,18 @@ pub struct Candidate {
     pub room: usize,
     /// Turn in which it was served last. Among equals, the one that has waited longest comes first.
     pub served: u64,
-    pub pace: Pace,
+    pub responsiveness: Responsiveness,
 }
 
 /// Responsiveness of a webhook: how soon it frees the capacity that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum Responsiveness {
     /// The webhook answers within a second.
-    Quick,
+    Fast,
     /// The webhook answers late, or nothing is known of it yet.
-    Unproven,
+    Unknown,
     /// The webhook does not answer.
-    Silent,
+    Unresponsive,
 }
 
 /// Free capacity, in deliveries.
@@ -75,16 +75,16 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
         let Some(webhooks) = accounts.get_mut(&account) else { continue };
         while let Some(Reverse((webhook_has, webhook_served, index))) = webhooks.pop() {
             let candidate = &candidates[index];
-            if candidate.pace != Pace::Quick && free.unproven == 0 {
+            if candidate.responsiveness != Responsiveness::Fast && free.unproven == 0 {
                 continue;
             }
-            if candidate.pace == Pace::Silent {
+            if candidate.responsiveness == Responsiveness::Unresponsive {
                 if free.silent == 0 {
                     continue;
                 }
                 free.silent -= 1;
             }
-            if candidate.pace != Pace::Quick {
+            if candidate.responsiveness != Responsiveness::Fast {
                 free.unproven -= 1;
             }
             given[index] += 1;
@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn one(account_id: AccountId, account_has: usize, has: usize, room: usize) -> Candidate {
-        Candidate { account_id, account_has, has, room, served: 0, pace: Pace::Quick }
+        Candidate { account_id, account_has, has, room, served: 0, responsiveness: Responsiveness::Fast }
     }
 
     fn free(all: usize) -> Free {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn silent_webhooks_leave_capacity_for_quick_ones() {
-        let silent = |account_id| Candidate { pace: Pace::Silent, ..one(account_id, 0, 0, 64) };
+        let silent = |account_id| Candidate { responsiveness: Responsiveness::Unresponsive, ..one(account_id, 0, 0, 64) };
         let mut all: Vec<_> = (0..1_000).map(silent).collect();
         all.push(one(5_000, 900, 900, 64));
         let given = share(&all, Free { all: 1_000, unproven: 30, silent: 10 });
@@ -155,8 +155,9 @@ mod tests {
 
     #[test]
     fn silent_webhooks_leave_capacity_for_unproven_ones() {
-        let paced = |pace, account_id| Candidate { pace, ..one(account_id, 0, 0, 64) };
-        let all = [paced(Pace::Silent, 1), paced(Pace::Silent, 2), paced(Pace::Unproven, 3)];
+        let paced = |responsiveness, account_id| Candidate { responsiveness, ..one(account_id, 0, 0, 64) };
+        let all =
+            [paced(Responsiveness::Unresponsive, 1), paced(Responsiveness::Unresponsive, 2), paced(Responsiveness::Unknown, 3)];
         assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 10 }), [5, 5, 40]);
         assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 0 }), [0, 0, 50]);
     }
@@ -165,7 +166,7 @@ mod tests {
         #[test]
         fn limits_hold_and_no_usable_capacity_is_left_over(
             wants in prop::collection::vec(
-                (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Pace::Quick, Pace::Unproven, Pace::Silent]), 0u64..9), 0..40),
+                (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Responsiveness::Fast, Responsiveness::Unknown, Responsiveness::Unresponsive]), 0u64..9), 0..40),
             all in 0usize..100,
             unproven in 0usize..50,
             silent in 0usize..25,
@@ -173,26 +174,26 @@ mod tests {
             let has = |account| wants.iter().filter(|w| w.0 == account).map(|w| w.1).sum();
             let candidates: Vec<Candidate> = wants
                 .iter()
-                .map(|&(account_id, has_itself, room, pace, served)| Candidate {
-                    account_id, account_has: has(account_id), has: has_itself, room, served, pace,
+                .map(|&(account_id, has_itself, room, responsiveness, served)| Candidate {
+                    account_id, account_has: has(account_id), has: has_itself, room, served, responsiveness,
                 })
                 .collect();
             let given = share(&candidates, Free { all, unproven, silent });
-            let of = |pace: Pace| candidates.iter().zip(&given).filter(move |(c, _)| c.pace == pace);
-            let sum = |pace| of(pace).map(|(_, given)| given).sum::<usize>();
-            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Pace::Unproven) + sum(Pace::Silent));
+            let of = |responsiveness: Responsiveness| candidates.iter().zip(&given).filter(move |(c, _)| c.responsiveness == responsiveness);
+            let sum = |responsiveness| of(responsiveness).map(|(_, given)| given).sum::<usize>();
+            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Responsiveness::Unknown) + sum(Responsiveness::Unresponsive));
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
             prop_assert!(total <= all && not_quick <= unproven);
-            prop_assert!(sum(Pace::Silent) <= silent);
+            prop_assert!(sum(Responsiveness::Unresponsive) <= silent);
             // A candidate that gets less than its room belongs to an account that has reached its limit.
             let has_much = |c: &Candidate| {
                 let of_account = candidates.iter().zip(&given).filter(|(other, _)| other.account_id == c.account_id);
                 c.account_has + of_account.map(|(_, given)| given).sum::<usize>() >= (all - total) * OF_WHAT_IS_FREE
             };
-            prop_assert!(of(Pace::Quick).all(|(c, given)| *given == c.room || has_much(c)));
+            prop_assert!(of(Responsiveness::Fast).all(|(c, given)| *given == c.room || has_much(c)));
             if not_quick < unproven {
-                prop_assert!(of(Pace::Unproven).all(|(c, given)| *given == c.room || has_much(c)));
-                prop_assert!(of(Pace::Silent).all(|(c, given)| *given == c.room || has_much(c) || sum(Pace::Silent) >= silent));
+                prop_assert!(of(Responsiveness::Unknown).all(|(c, given)| *given == c.room || has_much(c)));
+                prop_assert!(of(Responsiveness::Unresponsive).all(|(c, given)| *given == c.room || has_much(c) || sum(Responsiveness::Unresponsive) >= silent));
             }
         }
     }

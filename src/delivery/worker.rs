@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use webhook_client::sender::{Delivery, Outcome, Sender};
 
 use super::claim::{self, ClaimRequest, Claimed, Claims, Due, Target, Targets};
-use super::queue::{Limits, Queue};
 use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
+use super::scheduler::{Limits, Scheduler};
 use super::share::Free;
 use crate::ledger::{NewDeliveries, connect};
 use crate::secrets::seal::Keyring;
@@ -106,7 +106,7 @@ pub struct Worker {
 
 /// Final state of a claimed delivery on this node.
 #[derive(Debug)]
-enum Left {
+enum SendDisposition {
     Sent(Ended),
     Unsent(Claimed),
     /// The send was cancelled while in flight.
@@ -123,7 +123,7 @@ struct Found {
 
 /// Response of the database to the query that ran in the background.
 #[derive(Debug)]
-enum Answer {
+enum DbResponse {
     /// Due webhooks by shard, the time until more are due, and the shards whose query failed.
     Due {
         found: Vec<Found>,
@@ -149,7 +149,7 @@ impl Worker {
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
         let limits = self.limits();
-        let mut queue = Queue::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
+        let mut queue = Scheduler::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
         let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
         queue.found(shard, due, now);
         let requests = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
@@ -265,7 +265,7 @@ impl Worker {
                         Some(asked) => asked.await,
                         None => {
                             tokio::time::sleep_until(wakes_at.into()).await;
-                            Answer::None
+                            DbResponse::None
                         }
                     }
                 } => round.answered(answer),
@@ -289,7 +289,7 @@ impl Worker {
     }
 
     /// Queries due webhooks and current targets in every shard. A shard that fails does not hide the others.
-    async fn look(self, waiting: HashMap<ShardId, Vec<WebhookId>>) -> Answer {
+    async fn look(self, waiting: HashMap<ShardId, Vec<WebhookId>>) -> DbResponse {
         let (mut found, mut later, mut refused) = (vec![], None::<Duration>, vec![]);
         for &shard in &self.shards {
             match self.look_into(shard, waiting.get(&shard).map_or(&[], Vec::as_slice)).await {
@@ -300,7 +300,7 @@ impl Worker {
                 Err(error) => refused.push((shard, error)),
             }
         }
-        Answer::Due { found, later, refused }
+        DbResponse::Due { found, later, refused }
     }
 
     async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<(Found, Option<Duration>), sqlx::Error> {
@@ -313,10 +313,10 @@ impl Worker {
         Ok((Found { shard, due, targets }, later))
     }
 
-    async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> Answer {
+    async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> DbResponse {
         match self.take(shard, &requests).await {
-            Ok(claims) => Answer::Claimed(requests, claims),
-            Err(error) => Answer::Refused(shard, error),
+            Ok(claims) => DbResponse::Claimed(requests, claims),
+            Err(error) => DbResponse::Refused(shard, error),
         }
     }
 }

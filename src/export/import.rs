@@ -16,7 +16,7 @@ use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use ledger_projections::write::{Head, Write};
 use ledger_projections::{Inline, ProjectionError, deliveries};
 use serde::Serialize;
@@ -389,7 +389,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
 
 /// Advances every sequence past the ids in use, computes the page anchors of lists, and releases the ledger for use.
 async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> Result<(), ImportError> {
-    derive::derive_again(conn, survey.shard, deliveries::NAME).await?;
+    maintain::derive_again(conn, survey.shard, deliveries::NAME).await?;
     let deliveries = survey.given.last().copied().unwrap_or_default().max(ids.last);
     let taken = survey.ids.iter().map(|(name, id)| (*name, *id)).chain([("delivery_ids", deliveries)]);
     let (names, greatest): (Vec<&str>, Vec<i64>) = taken.filter(|(_, id)| *id > 0).unzip();

@@ -24,12 +24,12 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// Request body. Its clones share the unread rest.
 #[derive(Clone, Debug)]
 pub struct RequestBody {
-    left: Arc<Mutex<Left>>,
+    left: Arc<Mutex<RemainingBody>>,
     activity: Arc<Activity>,
 }
 
 #[derive(Debug)]
-struct Left {
+struct RemainingBody {
     body: Incoming,
     was_read: bool,
     is_broken: bool,
@@ -37,7 +37,7 @@ struct Left {
 
 impl RequestBody {
     pub fn new(body: Incoming, activity: Arc<Activity>) -> RequestBody {
-        RequestBody { left: Arc::new(Mutex::new(Left { body, was_read: false, is_broken: false })), activity }
+        RequestBody { left: Arc::new(Mutex::new(RemainingBody { body, was_read: false, is_broken: false })), activity }
     }
 
     pub fn for_application(&self) -> poem::Body {
@@ -99,18 +99,18 @@ impl Body for RequestBody {
 
 /// Response body.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ResponseBody {
     body: BoxBody<Bytes, io::Error>,
     activity: Arc<Activity>,
 }
 
-impl Answer {
-    pub fn new(body: BoxBody<Bytes, io::Error>, activity: Arc<Activity>) -> Answer {
-        Answer { body, activity }
+impl ResponseBody {
+    pub fn new(body: BoxBody<Bytes, io::Error>, activity: Arc<Activity>) -> ResponseBody {
+        ResponseBody { body, activity }
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -127,7 +127,7 @@ impl Body for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseBody {
     /// Notes the end of the response: the connection drops the body after it has taken all of it.
     fn drop(&mut self) {
         self.activity.answer_ends();

@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::telemetry::Metrics;
 use activity::Activity;
-use body::{Answer, RequestBody};
+use body::{RequestBody, ResponseBody};
 use connection::Connection;
 use places::Places;
 
@@ -141,7 +141,7 @@ async fn answer<E: Endpoint<Output = Response>>(
     local: SocketAddr,
     peer: SocketAddr,
     activity: Arc<Activity>,
-) -> Result<hyper::Response<Answer>, Infallible> {
+) -> Result<hyper::Response<ResponseBody>, Infallible> {
     if !activity.begin_answer() {
         // The connection was cut a moment ago. Its task ends before it polls this again.
         std::future::pending::<()>().await;
@@ -159,5 +159,5 @@ async fn answer<E: Endpoint<Output = Response>>(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         activity.linger();
     }
-    Ok(response.map(|body| Answer::new(body, activity)))
+    Ok(response.map(|body| ResponseBody::new(body, activity)))
 }

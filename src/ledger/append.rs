@@ -10,7 +10,7 @@ use super::context::CommandContext;
 use super::keys::{NewKey, Owner};
 use super::streams::InSlot;
 use super::texts::SealedText;
-use crate::secrets::seal::{DataKey, Private, SealError, salted_hash};
+use crate::secrets::seal::{DataKey, SealError, Secret, salted_hash};
 
 impl Batch {
     /// Appends an event: assigns its position, evolves its stream's state, and marks the state to be written. Returns the
@@ -44,14 +44,14 @@ impl Batch {
         kind: &'static str,
         id: i64,
         salt: Vec<u8>,
-        text: &Private,
+        text: &Secret,
     ) -> Result<String, SealError> {
         let key = self.data_key(owner)?;
         self.keep(Some(key), kind, id, salt, text)
     }
 
     /// Seals a text of the service's own under the master key. Returns the hash that the log commits to.
-    pub fn keep_text(&mut self, kind: &'static str, id: i64, salt: Vec<u8>, text: &Private) -> Result<String, SealError> {
+    pub fn keep_text(&mut self, kind: &'static str, id: i64, salt: Vec<u8>, text: &Secret) -> Result<String, SealError> {
         self.keep(None, kind, id, salt, text)
     }
 
@@ -61,7 +61,7 @@ impl Batch {
         kind: &'static str,
         id: i64,
         salt: Vec<u8>,
-        text: &Private,
+        text: &Secret,
     ) -> Result<String, SealError> {
         let hash = salted_hash(&salt, text.expose());
         let plain = text.expose().as_bytes();

@@ -24,7 +24,7 @@ use super::operators;
 use super::stock::{NewRow, Stock};
 use super::streams::Streams;
 use super::texts::SealedText;
-use crate::secrets::seal::{Keyring, Private, SealError};
+use crate::secrets::seal::{Keyring, SealError, Secret};
 
 /// An event that is about to be written.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub struct Appended {
 /// A change to the row by which a user logs in.
 #[derive(Debug)]
 pub enum UserChange {
-    Admit { id: UserId, email_lookup: [u8; 32], password_hash: Private, mac: [u8; 32] },
-    Password { id: UserId, password_hash: Private, mac: [u8; 32] },
+    Admit { id: UserId, email_lookup: [u8; 32], password_hash: Secret, mac: [u8; 32] },
+    Password { id: UserId, password_hash: Secret, mac: [u8; 32] },
     EndSessions(UserId),
     Remove(UserId),
 }
@@ -172,7 +172,7 @@ impl Batch {
     }
 
     /// Opens a text of the vault, if there is one.
-    pub fn text(&self, kind: &'static str, id: i64) -> Result<Option<Private>, SealError> {
+    pub fn text(&self, kind: &'static str, id: i64) -> Result<Option<Secret>, SealError> {
         let text = self.texts.get(&(kind, id)).or_else(|| self.unflushed.texts.get(&(kind, id)));
         text.map(|text| text.open(&self.keyring)).transpose()
     }

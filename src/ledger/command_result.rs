@@ -18,7 +18,7 @@ use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
 use super::erasure::Erased;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// The result of a command.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub enum CommandResult {
     /// `signing_secret` is present only if this command made it.
     Signing {
         credential: Credential,
-        signing_secret: Option<Private>,
+        signing_secret: Option<Secret>,
     },
     IpBlockLifted,
     EmergencySunset,
@@ -112,8 +112,8 @@ pub struct StockLoaded {
 #[derive(Clone, Debug)]
 pub struct OrderView {
     pub order: Order,
-    pub metadata: Option<Private>,
-    pub cancel_reason: Option<Private>,
+    pub metadata: Option<Secret>,
+    pub cancel_reason: Option<Secret>,
     /// False if an earlier command with the same `client_reference` and payload made it.
     pub is_new: bool,
 }
@@ -122,23 +122,23 @@ pub struct OrderView {
 #[derive(Clone, Debug)]
 pub struct WebhookView {
     pub webhook: Webhook,
-    pub name: Private,
-    pub url: Private,
-    pub token: Option<Private>,
+    pub name: Secret,
+    pub url: Secret,
+    pub token: Option<Secret>,
 }
 
 /// A beneficiary with the public details of the person.
 #[derive(Clone, Debug)]
 pub struct BeneficiaryView {
     pub beneficiary: Beneficiary,
-    pub profile: Option<Private>,
+    pub profile: Option<Secret>,
 }
 
 /// A payout with its text from the vault.
 #[derive(Clone, Debug)]
 pub struct PayoutView {
     pub payout: Payout,
-    pub failure_reason: Option<Private>,
+    pub failure_reason: Option<Secret>,
     /// False if an earlier command with the same `client_reference` and payload made it.
     pub is_new: bool,
 }

@@ -96,7 +96,7 @@ pub fn read_pool(options: &PgConnectOptions, connections: u32) -> PgPool {
 }
 
 /// Returns a pool without a statement timeout, for commands that read much of the log while a person waits.
-pub fn unhurried(options: &PgConnectOptions) -> PgPool {
+pub fn without_timeout(options: &PgConnectOptions) -> PgPool {
     let options = patient(options, "rewards-ledger command", "10000").options([("statement_timeout", "0")]);
     PgPool::patient(options, WORK_CONNECTIONS)
 }
@@ -121,9 +121,9 @@ pub struct Delivery {
     pub pool: PgPool,
     /// Connection for claims. Planning would make claims a third slower (measured: 2.1 ms of planning, 5.7 ms to claim
     /// 100 deliveries).
-    pub claims: Line,
+    pub claims: DedicatedConnection,
     /// Connection for recording the results of attempts.
-    pub results: Line,
+    pub results: DedicatedConnection,
 }
 
 /// Returns the connections of the delivery worker.
@@ -133,7 +133,7 @@ pub fn delivery(options: &PgConnectOptions) -> Delivery {
         let options = options.clone().options(BY_KEY).options([("plan_cache_mode", mode), ("jit", "off")]);
         patient(&options, name, "3000")
     };
-    let line = |name| Line::new(connector(options(name, "force_generic_plan"), QUICK));
+    let line = |name| DedicatedConnection::new(connector(options(name, "force_generic_plan"), QUICK));
     let pool = connector(options("rewards-ledger delivery", "force_custom_plan"), STEADY);
     Delivery {
         pool: PgPool::new(pool, DELIVERY_CONNECTIONS),
@@ -149,14 +149,14 @@ pub fn work(options: &PgConnectOptions) -> PgPool {
 
 /// Returns the connection for keys and rate limits, which every request needs. Commits are asynchronous, so no request
 /// waits for the disk: a crash of the database may forget the last counted requests, a crash of a node forgets none.
-pub fn gate(options: &PgConnectOptions) -> Line {
+pub fn gate(options: &PgConnectOptions) -> DedicatedConnection {
     let options = runtime(options, "rewards-ledger gate").options([
         ("jit", "off"), // JIT compilation would take longer than the statement
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
     // These statements use complete keys of tables that grow only with the number of clients, so they are planned once.
-    Line { plans_are_kept: true, ..Line::new(connector(options.options(BY_KEY), QUICK)) }
+    DedicatedConnection { plans_are_kept: true, ..DedicatedConnection::new(connector(options.options(BY_KEY), QUICK)) }
 }
 
 fn general(options: &PgConnectOptions, name: &'static str, connections: u32) -> PgPool {
@@ -170,28 +170,28 @@ fn patient(options: &PgConnectOptions, name: &'static str, idle: &'static str) -
 
 /// Returns the connection for the projection `deliveries`. Commits are asynchronous. A crash of the database may undo the
 /// last ones, rows and checkpoint together; the projector then repeats them from the log.
-pub fn projector(options: &PgConnectOptions) -> Line {
+pub fn projector(options: &PgConnectOptions) -> DedicatedConnection {
     catching_up(options, "rewards-ledger projector")
 }
 
 /// Returns the connection for the counts of lists and the daily totals, with asynchronous commits as for `deliveries`.
-pub fn totals(options: &PgConnectOptions) -> Line {
+pub fn totals(options: &PgConnectOptions) -> DedicatedConnection {
     catching_up(options, "rewards-ledger totals")
 }
 
 /// Returns the connection for the transparency log's tree, with asynchronous commits as for `deliveries`.
-pub fn tree(options: &PgConnectOptions) -> Line {
+pub fn tree(options: &PgConnectOptions) -> DedicatedConnection {
     catching_up(options, "rewards-ledger tree")
 }
 
-fn catching_up(options: &PgConnectOptions, name: &'static str) -> Line {
+fn catching_up(options: &PgConnectOptions, name: &'static str) -> DedicatedConnection {
     let options = runtime(options, name).options([
         ("jit", "off"),
         // A node that freezes loses its projection to another node.
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
     ]);
-    Line::new(connector(options.options(BY_KEY), STEADY))
+    DedicatedConnection::new(connector(options.options(BY_KEY), STEADY))
 }
 
 /// Returns the connector for a writer. A node that freezes while it holds the head loses it after two seconds.
@@ -218,9 +218,9 @@ fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Co
 }
 
 /// Returns the connection for NOTIFY. Its commits need not be on disk.
-pub fn notifier(options: &PgConnectOptions) -> Line {
+pub fn notifier(options: &PgConnectOptions) -> DedicatedConnection {
     let options = runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")]);
-    Line { plans_are_kept: true, ..Line::new(connector(options, QUICK)) }
+    DedicatedConnection { plans_are_kept: true, ..DedicatedConnection::new(connector(options, QUICK)) }
 }
 
 /// Returns the options for LISTEN. sqlx makes this connection itself and sets no deadlines, so the listener must detect
@@ -246,7 +246,7 @@ pub const READ_ONLY: &str = "25006";
 /// that retrying can succeed. Covers errors of the connection, authorization, resources, operator intervention, the
 /// system, serialization, locks, and the individual codes in [`PASSING`]. Excludes XX000, an internal error: a command
 /// may provoke it, and would be retried again and again.
-pub fn is_passing(error: &sqlx::Error) -> bool {
+pub fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         // A new connection prepares the statement again.
         sqlx::Error::Database(_) if is_plan_outdated(error) => true,
@@ -293,7 +293,7 @@ impl Plans {
 /// costs two more round trips per statement. This type checks the connection only after it was idle for a while. It
 /// closes a connection whose use failed.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct DedicatedConnection {
     connector: Connector,
     kept: Arc<Mutex<Option<Kept>>>,
     /// Whether plans are kept for ever instead of being discarded every second.
@@ -307,31 +307,31 @@ struct Kept {
     plans: Plans,
 }
 
-/// Guard of a [`Line`]'s connection. Dropping it closes the connection. Call [`keep`](Held::keep) instead when no
+/// Guard of a [`DedicatedConnection`]'s connection. Dropping it closes the connection. Call [`keep`](ConnectionGuard::keep) instead when no
 /// transaction is open and all results have been read.
 #[derive(Debug)]
-pub struct Held {
+pub struct ConnectionGuard {
     place: OwnedMutexGuard<Option<Kept>>,
     kept: Kept,
 }
 
-impl Line {
-    fn new(connector: Connector) -> Line {
-        Line { connector, kept: Arc::default(), plans_are_kept: false }
+impl DedicatedConnection {
+    fn new(connector: Connector) -> DedicatedConnection {
+        DedicatedConnection { connector, kept: Arc::default(), plans_are_kept: false }
     }
 
     /// Waits until no other task holds the connection, and returns it.
     ///
     /// # Errors
     /// Returns [`sqlx::Error::PoolTimedOut`] after five seconds, or the error of connecting.
-    pub async fn acquire(&self) -> Result<Held, sqlx::Error> {
+    pub async fn acquire(&self) -> Result<ConnectionGuard, sqlx::Error> {
         tokio::time::timeout(TO_CONNECT, self.hold()).await.unwrap_or_else(|_| {
             tracing::warn!(connection = self.connector.name(), deadline = ?TO_CONNECT, "no usable database connection within the deadline");
             Err(sqlx::Error::PoolTimedOut)
         })
     }
 
-    async fn hold(&self) -> Result<Held, sqlx::Error> {
+    async fn hold(&self) -> Result<ConnectionGuard, sqlx::Error> {
         let mut place = self.kept.clone().lock_owned().await;
         let mut kept = place.take();
         if let Some(idle) = &mut kept
@@ -347,7 +347,7 @@ impl Line {
         if !self.plans_are_kept && kept.plans.are_stale() {
             sqlx::raw_sql("DISCARD PLANS").execute(&mut kept.connection).await?;
         }
-        Ok(Held { place, kept })
+        Ok(ConnectionGuard { place, kept })
     }
 
     /// Returns whether an idle connection still works.
@@ -363,7 +363,7 @@ impl Line {
     }
 }
 
-impl Held {
+impl ConnectionGuard {
     /// Keeps the connection for the next user, unless it is broken.
     pub fn keep(mut self) {
         if self.kept.connection.is_broken() {
@@ -374,7 +374,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for ConnectionGuard {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -382,7 +382,7 @@ impl Deref for Held {
     }
 }
 
-impl DerefMut for Held {
+impl DerefMut for ConnectionGuard {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.kept.connection
     }

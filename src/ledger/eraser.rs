@@ -10,7 +10,7 @@ use super::erasure::find::{self, Finder};
 use super::erasure::{Counts, Erasable, Part, Subject};
 use super::texts::VaultError;
 use super::{CommandResult, Ledger, Origin, WriteError};
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {
@@ -115,7 +115,7 @@ async fn next(finder: &mut Option<Finder>, pool: &ledger_database::PgPool) -> Re
 pub async fn erase(
     ledger: &Ledger,
     subject: Subject,
-    reason: &Private,
+    reason: &Secret,
     origin: &Origin,
     mut progress: impl FnMut(Counts),
 ) -> Result<Report, EraseError> {

@@ -28,11 +28,11 @@ const IDLE: Duration = Duration::from_secs(5);
 const ANSWERED: Duration = Duration::from_secs(30);
 /// Time after which an event must be projected, in seconds by the database's clock. Later, its deliveries count as
 /// missing.
-const SOON: f64 = 60.0;
+const PROJECTION_GRACE: f64 = 60.0;
 
 /// Latest start of an attempt or end of a lease that counts as scheduled, in seconds from now. Retries wait eight hours
 /// at most, so a later time stems from a clock that was set back since. No worker would claim the delivery until then.
-pub const BEYOND: f64 = 12.0 * 3600.0;
+pub const MAX_SCHEDULE: f64 = 12.0 * 3600.0;
 
 /// Limits of a follower's pages and memory.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
          WHERE f.shard_id = $1",
     )
     .bind(shard)
-    .bind(BEYOND)
+    .bind(MAX_SCHEDULE)
     .bind(MAX_ATTEMPTS)
     .fetch_one(conn)
     .await
@@ -114,8 +114,10 @@ pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sq
     if head <= checkpoint {
         return Ok(checkpoint);
     }
-    let soon =
-        sqlx::query_scalar("SELECT clock_timestamp() - make_interval(secs => $1)").bind(SOON).fetch_one(&mut *conn).await?;
+    let soon = sqlx::query_scalar("SELECT clock_timestamp() - make_interval(secs => $1)")
+        .bind(PROJECTION_GRACE)
+        .fetch_one(&mut *conn)
+        .await?;
     Ok(checkpoint.max(reader::first_at(conn, shard, soon, head).await? - 1))
 }
 
@@ -142,7 +144,7 @@ pub struct Follower {
 
 /// Columns of an event. Only webhooks' events are loaded and decoded completely.
 #[derive(FromRow)]
-struct Line {
+struct EventRow {
     position: Position,
     event_id: Uuid,
     #[sqlx(rename = "type")]
@@ -250,7 +252,7 @@ impl Follower {
         called_for: &mut Vec<(Uuid, WebhookId)>,
     ) -> Result<(), ReadError> {
         let types: Vec<&str> = WebhookEventType::ALL.map(WebhookEventType::announced).into();
-        let lines: Vec<Line> = sqlx::query_as(
+        let lines: Vec<EventRow> = sqlx::query_as(
             "SELECT position, event_id, type, (metadata->>'account_id')::bigint AS account_id FROM events
              WHERE shard_id = $1 AND position > $2 AND position <= $3
                AND (stream_type = 'webhook' OR (stream_type = 'order' AND type = ANY($4))) ORDER BY position",
@@ -261,7 +263,7 @@ impl Follower {
         .bind(types)
         .fetch_all(&self.pool)
         .await?;
-        let announced = |line: &Line| WebhookEventType::ALL.into_iter().find(|known| known.announced() == line.event_type);
+        let announced = |line: &EventRow| WebhookEventType::ALL.into_iter().find(|known| known.announced() == line.event_type);
         let of_webhooks = lines.iter().filter(|line| announced(line).is_none()).map(|line| line.position).collect::<Vec<_>>();
         let mut of_webhooks = reader::stored_at(&self.pool, self.shard, &of_webhooks).await?.into_iter().peekable();
         for line in &lines {
@@ -310,7 +312,7 @@ impl Follower {
         .bind(self.shard)
         .bind(events)
         .bind(webhooks)
-        .bind(BEYOND)
+        .bind(MAX_SCHEDULE)
         .bind(MAX_ATTEMPTS)
         .fetch_all(&self.pool)
         .await

@@ -6,7 +6,7 @@ use ledger_events::ShardId;
 use ledger_events::operator::OperatorRole as Role;
 use sha2::{Digest, Sha256};
 
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Lists every issued token, oldest first, without the token's text.
 pub async fn list(pool: &PgPool) -> Result<Vec<IssuedToken>, sqlx::Error> {
@@ -47,7 +47,7 @@ pub struct Known {
 /// Change to a token, decided by the writer.
 #[derive(Debug)]
 pub enum Change {
-    Issue { id: i64, name: Private, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
+    Issue { id: i64, name: Secret, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
     Revoke { id: i64, revoked_at: DateTime<Utc> },
 }
 

@@ -6,7 +6,7 @@ use ledger_database::PgConnection;
 use ledger_events::account::CredentialEvent;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use ledger_projections::{deliveries, totals};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::Notify;
@@ -47,8 +47,8 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
-    deliveries: connect::Line,
-    derived: connect::Line,
+    deliveries: connect::DedicatedConnection,
+    derived: connect::DedicatedConnection,
     metrics: Metrics,
     idle: Duration,
 }
@@ -114,8 +114,8 @@ impl Projector {
             for shard in self.ledger.shards() {
                 heartbeat.beat();
                 match self.count(shard).await {
-                    Ok(derive::Step::Counted { is_more, .. }) => is_behind |= is_more,
-                    Ok(derive::Step::Idle | derive::Step::Elsewhere) => {}
+                    Ok(maintain::Step::Counted { is_more, .. }) => is_behind |= is_more,
+                    Ok(maintain::Step::Idle | maintain::Step::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to update the counts of lists; retrying");
                     }
@@ -141,30 +141,30 @@ impl Projector {
     }
 
     /// Counts the orders of the next events, for the pagination of lists.
-    pub async fn count(&self, shard: ShardId) -> Result<derive::Step, ReadError> {
+    pub async fn count(&self, shard: ShardId) -> Result<maintain::Step, ReadError> {
         connect::within(DEADLINE, self.count_orders(shard)).await
     }
 
-    async fn count_orders(&self, shard: ShardId) -> Result<derive::Step, ReadError> {
+    async fn count_orders(&self, shard: ShardId) -> Result<maintain::Step, ReadError> {
         let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
-        let Some(from) = derive::hold(&mut tx, shard).await? else {
+        let Some(from) = maintain::hold(&mut tx, shard).await? else {
             tx.commit().await?;
             conn.keep();
-            return Ok(derive::Step::Elsewhere);
+            return Ok(maintain::Step::Elsewhere);
         };
         let head = reader::head(&mut *tx, shard).await?;
         if head == from {
             tx.rollback().await?;
             conn.keep();
-            return Ok(derive::Step::Idle);
+            return Ok(maintain::Step::Idle);
         }
         let to = head.min(from + LISTED_EVENTS);
         let moves = reader::order_moves(&mut tx, shard, None, (from, to)).await?;
-        derive::count_orders(&mut tx, shard, &moves, to).await?;
+        maintain::count_orders(&mut tx, shard, &moves, to).await?;
         tx.commit().await?;
         conn.keep();
-        Ok(derive::Step::Counted { is_more: to < head })
+        Ok(maintain::Step::Counted { is_more: to < head })
     }
 
     /// Writes the deliveries of the next events, rows and checkpoint in one transaction.
@@ -183,7 +183,7 @@ impl Projector {
             return Ok(Step::Idle);
         }
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
-        if !deliveries::silence(&mut tx, shard, &made).await? {
+        if !deliveries::fail_pending(&mut tx, shard, &made).await? {
             // A deactivated webhook or an ended replay has many pending deliveries. The batch is written after all of
             // them have failed.
             tx.commit().await?;

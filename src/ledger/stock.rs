@@ -14,16 +14,16 @@ use serde::Deserialize;
 use super::clock::expiry_day;
 use super::keys;
 use super::texts::VaultError;
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
 pub struct NewVoucher {
     /// Row of the upload, by which the response names the voucher.
     pub row: i64,
-    pub card_number: Private,
-    pub pin: Option<Private>,
-    pub claim_url: Option<Private>,
+    pub card_number: Secret,
+    pub pin: Option<Secret>,
+    pub claim_url: Option<Secret>,
     /// Made from the voucher's id if absent.
     pub reference: Option<String>,
     pub expires_on: Option<NaiveDate>,
@@ -324,9 +324,9 @@ row_type! {
 #[derive(Clone, Debug)]
 pub struct Revealed {
     pub reference: String,
-    pub card_number: Private,
-    pub pin: Option<Private>,
-    pub claim_url: Option<Private>,
+    pub card_number: Secret,
+    pub pin: Option<Secret>,
+    pub claim_url: Option<Secret>,
     pub expires_on: Option<NaiveDate>,
 }
 
@@ -368,9 +368,9 @@ pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: O
         let codes: Codes = serde_json::from_slice(&codes).map_err(|_| VaultError::Damaged("a voucher's codes"))?;
         Ok(Revealed {
             reference,
-            card_number: Private::new(codes.card_number),
-            pin: codes.pin.map(Private::new),
-            claim_url: codes.claim_url.map(Private::new),
+            card_number: Secret::new(codes.card_number),
+            pin: codes.pin.map(Secret::new),
+            claim_url: codes.claim_url.map(Secret::new),
             expires_on,
         })
     };

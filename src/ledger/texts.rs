@@ -9,7 +9,7 @@ use sqlx::PgExecutor;
 
 use super::keys;
 pub use super::keys::VaultError;
-use crate::secrets::seal::{DataKey, Keyring, Private, SealError};
+use crate::secrets::seal::{DataKey, Keyring, SealError, Secret};
 
 /// Kinds of texts that people write. Each constant's name starts with the entity whose id the text has. `super::erasure`
 /// erases them.
@@ -60,13 +60,13 @@ pub struct SealedText {
 }
 
 impl SealedText {
-    pub fn open(&self, keyring: &Keyring) -> Result<Private, SealError> {
+    pub fn open(&self, keyring: &Keyring) -> Result<Secret, SealError> {
         keyring.open_text_under(self.key.as_deref(), self.kind, self.id, &self.sealed)
     }
 }
 
 /// Texts by kind and id.
-pub type Texts = HashMap<(&'static str, i64), Private>;
+pub type Texts = HashMap<(&'static str, i64), Secret>;
 
 /// Loads the texts of these kinds and ids in one statement. Omits texts that do not exist or were erased.
 pub async fn load(pool: &PgPool, keyring: &Keyring, shard: ShardId, wanted: &[(&'static str, i64)]) -> Result<Texts, VaultError> {

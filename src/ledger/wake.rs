@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::connect::{self, Line};
+use super::connect::{self, DedicatedConnection};
 use crate::heartbeat::{Heartbeat, Heartbeats};
 
 /// Shortest pause between two notifications of other nodes.
@@ -58,7 +58,7 @@ impl Topic {
 
     /// Sends one NOTIFY for all news since the last one, on a separate connection. Inside the writer's transaction,
     /// NOTIFY would take a lock on the whole database at commit.
-    async fn announce(self, line: Line, node: String, others: Others, heartbeat: Heartbeat) {
+    async fn announce(self, line: DedicatedConnection, node: String, others: Others, heartbeat: Heartbeat) {
         let mut news = self.news_of_ours.subscribe();
         heartbeat.rest();
         while news.changed().await.is_ok() {
@@ -83,7 +83,7 @@ impl Others {
     }
 }
 
-async fn notify(line: &Line, channel: &'static str, node: &str) {
+async fn notify(line: &DedicatedConnection, channel: &'static str, node: &str) {
     let told = async {
         let mut connection = line.acquire().await?;
         sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(node).execute(&mut *connection).await?;
@@ -193,7 +193,7 @@ impl Wake {
         self.stop.cancel();
     }
 
-    async fn listen(self, options: PgConnectOptions, line: Line, node: String, heartbeat: Heartbeat) {
+    async fn listen(self, options: PgConnectOptions, line: DedicatedConnection, node: String, heartbeat: Heartbeat) {
         loop {
             heartbeat.beat();
             if let Err(error) = self.listen_once(&options, &line, &node, &heartbeat).await {
@@ -206,7 +206,7 @@ impl Wake {
     async fn listen_once(
         &self,
         options: &PgConnectOptions,
-        line: &Line,
+        line: &DedicatedConnection,
         node: &str,
         heartbeat: &Heartbeat,
     ) -> Result<(), sqlx::Error> {
@@ -277,7 +277,7 @@ async fn close_hard(mut listener: PgListener, options: &PgConnectOptions, heartb
 }
 
 /// Announces this node every few seconds, and immediately when it hears of another node that may not know it.
-async fn say_hello(line: &Line, node: &str, is_new: &Notify) {
+async fn say_hello(line: &DedicatedConnection, node: &str, is_new: &Notify) {
     loop {
         notify(line, NODES, node).await;
         _ = tokio::time::timeout(HELLO_PAUSE, is_new.notified()).await; // a timeout is fine too

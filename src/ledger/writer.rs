@@ -258,7 +258,7 @@ impl Writer {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
             Err(_) => return BatchOutcome::Slow,
             Ok(Err(error)) if error.is_slow() => return BatchOutcome::Slow,
-            Ok(Err(error)) if error.database().is_some_and(connect::is_passing) => {
+            Ok(Err(error)) if error.database().is_some_and(connect::is_transient) => {
                 return BatchOutcome::Unavailable(error.to_string());
             }
             Ok(Err(error)) => {

@@ -14,7 +14,7 @@ use crate::access::{Gate, Operators, Sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::http;
 use crate::ledger::{Ledger, connect};
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
 
@@ -30,7 +30,7 @@ pub struct ApiSettings {
     pub is_sandbox: bool,
     pub public_log: PublicLog,
     /// Token of the operator that the configuration names, if it names one.
-    pub operator_token: Option<Private>,
+    pub operator_token: Option<Secret>,
 }
 
 /// Builds the state of the API. Starts the tasks of its gate and its sessions, which end when the last handle is dropped.

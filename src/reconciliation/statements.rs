@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use bank_statements::camt;
-use bank_statements::lines::{self, Columns, Line, LineError};
+use bank_statements::lines::{self, BankLine, Columns, LineError};
 use bank_statements::matching::{self, Open, Outcome, Tolerance};
 use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
@@ -74,7 +74,7 @@ pub enum Source<'a> {
 }
 
 /// Parses a statement file into lines.
-pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<Line>, LineError> {
+pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<BankLine>, LineError> {
     let text = std::str::from_utf8(bytes).map_err(|_| LineError::File("is not UTF-8"))?;
     match source {
         Source::Csv(columns) => lines::from_csv(text, columns, is_currency),
@@ -100,7 +100,7 @@ pub async fn store(
     keyring: &Keyring,
     bytes: &[u8],
     format: StatementFormat,
-    lines: &[Line],
+    lines: &[BankLine],
 ) -> Result<StatementImported, StatementError> {
     let days = lines.iter().map(|line| line.booked_on);
     let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
@@ -112,7 +112,7 @@ pub async fn store(
     let mut content = Sha256::new_with_prefix(bytes);
     for line in lines {
         let account = line.account.clone().filter(|_| format == StatementFormat::Csv);
-        content.update(serde_json::to_vec(&Line { account, ..line.clone() })?);
+        content.update(serde_json::to_vec(&BankLine { account, ..line.clone() })?);
     }
     let fingerprint = hex::encode(keyring.fingerprint("statement", hex::encode(content.finalize())));
     let identities = lines::identities(lines);
@@ -145,7 +145,7 @@ pub async fn store(
 /// A stored line of a statement.
 struct Kept {
     statement: StatementId,
-    line: Line,
+    line: BankLine,
     decided: Option<Decision>,
     /// Set when an earlier statement contains the same line.
     is_duplicate: bool,
@@ -170,7 +170,7 @@ async fn load(
             .fetch(pool);
     while let Some((number, sealed)) = rows.try_next().await? {
         let (number, sealed): (i32, Vec<u8>) = (number, sealed);
-        let line: Line = serde_json::from_slice(&keyring.open(&kind, number.into(), &sealed)?)?;
+        let line: BankLine = serde_json::from_slice(&keyring.open(&kind, number.into(), &sealed)?)?;
         if !days.contains(&line.booked_on) {
             continue;
         }
@@ -220,7 +220,7 @@ fn mark_duplicates(all: &mut [Kept]) {
 /// Lines of a statement with their results, and the fundings and payouts that no line matches.
 #[derive(Debug)]
 pub struct Matching {
-    pub lines: Vec<(Line, Found)>,
+    pub lines: Vec<(BankLine, Found)>,
     /// Fundings and payouts on the statement's days and in its currencies that no line of any statement is matched with.
     /// The flag is true for those that an ambiguous line names.
     pub unmatched: Vec<(Candidate, bool)>,
@@ -342,7 +342,7 @@ pub async fn run(
         Outcome::Reversed(other) => Found::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
         Outcome::Duplicate => Found::Duplicate,
     };
-    let lines: Vec<(Line, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
+    let lines: Vec<(BankLine, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
     let currencies: HashSet<&str> = lines.iter().map(|(line, _)| &*line.currency).collect();
     let is_missing = |candidate: &Candidate| {
         let is_of_statement = (first..=last).contains(&candidate.entry.day) && currencies.contains(&*candidate.entry.currency);

@@ -16,7 +16,7 @@ use ledger_projections::{orders, payouts, totals, wallets};
 use super::differing::{differing, differing_day};
 use super::{Difference, DifferenceKind, Differences, ReconcileError};
 use crate::audit::Progress;
-use crate::audit::rules::{self, Owed};
+use crate::audit::rules::{self, ExpectedMovement};
 use crate::ledger::reader::{self, Stored};
 
 /// Number of events in a page.
@@ -79,7 +79,7 @@ struct Walk<'a> {
     account: Option<AccountId>,
     bounds: &'a Bounds,
     /// Movement that the previous event requires to follow it.
-    owed: Option<Owed>,
+    owed: Option<ExpectedMovement>,
     /// State of each wallet after the log's movements so far.
     wallets: HashMap<WalletId, Wallet>,
     /// Movements of the day that is being read.
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
             }
             self.settle(conn, Some(recorded)).await?;
             self.rules(recorded, &mut orders, &mut payouts);
-            self.owed = Owed::by(recorded);
+            self.owed = ExpectedMovement::by(recorded);
             if let Event::Wallet(event) = &recorded.event {
                 self.days.step(recorded);
                 movements.extend(self.movement(recorded, event).map(|row| (recorded.moment.position, row)));
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
             }
         }
         let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
-        let Some(problem) = Owed::not_owed(recorded) else { return Ok(()) };
+        let Some(problem) = ExpectedMovement::not_owed(recorded) else { return Ok(()) };
         let mut positions = self.story_of(conn, purpose).await?;
         positions.push(recorded.moment.position);
         positions.sort_unstable();
@@ -224,7 +224,7 @@ impl<'a> Walk<'a> {
         // A stream can be long, because each read of an order's codes is an event.
         loop {
             let events = reader::stream_after(&mut *conn, self.shard, stream, id, version, i64::MAX, STREAM_EVENTS).await?;
-            let moving = events.iter().filter_map(|stored| Owed::by(&stored.decode().ok()?));
+            let moving = events.iter().filter_map(|stored| ExpectedMovement::by(&stored.decode().ok()?));
             positions.extend(moving.flat_map(|owed| [owed.position, owed.position + 1]));
             match events.last() {
                 Some(last) if i64::try_from(events.len()).is_ok_and(|n| n == STREAM_EVENTS) => version = last.version,

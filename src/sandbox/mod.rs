@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ledger::commands::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
 use crate::ledger::{CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, stock};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
 /// Stock of products that are delivered at once, refilled to `FULL` when it falls below `LOW`. `LOW` covers
@@ -58,16 +58,16 @@ pub enum SandboxError {
 
 /// Delays of the seeded products whose orders do not complete at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct Delays {
     /// Time from the first part of a partial delivery to the rest. 5 s by default.
     pub rest_after: TimeDelta,
     /// Time from placing an order to its late delivery. 15 s by default.
     pub late_after: TimeDelta,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { rest_after: TimeDelta::seconds(5), late_after: TimeDelta::seconds(15) }
+impl Default for Delays {
+    fn default() -> Delays {
+        Delays { rest_after: TimeDelta::seconds(5), late_after: TimeDelta::seconds(15) }
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Sandbox {
     ledger: Ledger,
     pool: PgPool,
     products: Vec<(ProductId, Card)>,
-    pace: Pace,
+    delays: Delays,
 }
 
 /// Whether the ledger is a sandbox: the first event of its log is the sandbox's. Returns `None` for an empty log.
@@ -92,7 +92,7 @@ fn is_a_sandbox(first: &[Recorded]) -> Option<bool> {
 /// The errors of [`Sandbox::open`], and [`SandboxError::IsASandbox`].
 pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Option<Sandbox>, SandboxError> {
     if is_wanted {
-        return Sandbox::open(ledger, pool.clone(), Pace::default()).await.map(Some);
+        return Sandbox::open(ledger, pool.clone(), Delays::default()).await.map(Some);
     }
     let first = reader::after(pool, FIRST_SHARD, 0, 1).await?;
     if is_a_sandbox(&first) == Some(true) { Err(SandboxError::IsASandbox) } else { Ok(None) }
@@ -103,7 +103,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`SandboxError::NotASandbox`] on a database with real orders, and errors from reading or writing the ledger.
-    pub async fn open(ledger: &Ledger, pool: PgPool, pace: Pace) -> Result<Sandbox, SandboxError> {
+    pub async fn open(ledger: &Ledger, pool: PgPool, delays: Delays) -> Result<Sandbox, SandboxError> {
         let mut tx = pool.begin().await?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
         let first = reader::after(&mut *tx, FIRST_SHARD, 0, FIRST_EVENTS).await?;
@@ -121,7 +121,7 @@ impl Sandbox {
             }
         }
         tx.commit().await?;
-        let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), pace };
+        let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), delays };
         sandbox.step(Utc::now()).await?;
         Ok(sandbox)
     }
@@ -161,7 +161,7 @@ impl Sandbox {
             let pair = [(*product, denomination.decimal())];
             let available = stock::available_pairs(&self.pool, FIRST_SHARD, &pair, FULL).await?;
             let available = available.first().map_or(0, |(_, _, vouchers)| *vouchers);
-            let mut wanted = wanted(card.course, available, &waiting, now, self.pace);
+            let mut wanted = wanted(card.course, available, &waiting, now, self.delays);
             while wanted > 0 {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
                 let command = commands::LoadVouchers { product_id: *product, denomination, vouchers };
@@ -190,7 +190,7 @@ impl Sandbox {
 }
 
 /// Returns the number of vouchers to add now, given the available ones and the waiting orders, oldest first.
-fn wanted(course: Course, available: i64, waiting: &[Order], now: DateTime<Utc>, pace: Pace) -> i64 {
+fn wanted(course: Course, available: i64, waiting: &[Order], now: DateTime<Utc>, delays: Delays) -> i64 {
     let missing = |order: &Order| i64::from(order.undelivered_quantity());
     match course {
         Course::AtOnce if available < LOW => FULL - available + waiting.iter().map(missing).sum::<i64>(),
@@ -198,12 +198,12 @@ fn wanted(course: Course, available: i64, waiting: &[Order], now: DateTime<Utc>,
         // time, so that the first part and the rest go to the same order.
         Course::InParts if available == 0 => match waiting.first() {
             Some(order) if order.delivered_quantity == 0 => 1,
-            Some(order) if order.updated_at + pace.rest_after <= now => missing(order),
+            Some(order) if order.updated_at + delays.rest_after <= now => missing(order),
             Some(_) => 0,
             None => 1,
         },
         Course::Late => {
-            let due = waiting.iter().take_while(|order| order.created_at + pace.late_after <= now);
+            let due = waiting.iter().take_while(|order| order.created_at + delays.late_after <= now);
             due.map(missing).sum::<i64>() - available
         }
         Course::AtOnce | Course::InParts | Course::Never => 0,
@@ -214,8 +214,8 @@ fn made_up(row: i64) -> NewVoucher {
     let (card_number, pin) = made_up_codes("SANDBOX");
     NewVoucher {
         row,
-        card_number: Private::new(card_number),
-        pin: Some(Private::new(pin)),
+        card_number: Secret::new(card_number),
+        pin: Some(Secret::new(pin)),
         claim_url: None,
         reference: None,
         expires_on: None,

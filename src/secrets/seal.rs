@@ -22,11 +22,11 @@ use zeroize::Zeroizing;
 
 /// A text that must not appear in logs: a secret, or free text from people. It is wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Private(Zeroizing<String>);
+pub struct Secret(Zeroizing<String>);
 
-impl Private {
-    pub fn new(text: impl Into<String>) -> Private {
-        Private(Zeroizing::new(text.into()))
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(Zeroizing::new(text.into()))
     }
 
     pub fn expose(&self) -> &str {
@@ -34,7 +34,7 @@ impl Private {
     }
 }
 
-impl fmt::Debug for Private {
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[private]")
     }
@@ -167,8 +167,8 @@ fn decrypt(cipher: &XChaCha20Poly1305, kind: &str, id: i64, sealed: &[u8]) -> Re
     plain.map(Zeroizing::new).map_err(|_| SealError::Unreadable)
 }
 
-fn text(plain: &[u8]) -> Result<Private, SealError> {
-    std::str::from_utf8(plain).map(Private::new).map_err(|_| SealError::Unreadable)
+fn text(plain: &[u8]) -> Result<Secret, SealError> {
+    std::str::from_utf8(plain).map(Secret::new).map_err(|_| SealError::Unreadable)
 }
 
 /// Random key for the personal data of one subject. Destroying it makes the data unreadable (crypto-shredding).
@@ -347,12 +347,12 @@ impl Keyring {
     }
 
     /// Opens a text as [`Keyring::open_under`] does.
-    pub fn open_text_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
+    pub fn open_text_under(&self, key: Option<&DataKey>, kind: &str, id: i64, sealed: &[u8]) -> Result<Secret, SealError> {
         text(&self.open_under(key, kind, id, sealed)?)
     }
 
     /// Opens a text that any of the master keys sealed.
-    pub fn open_text(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Private, SealError> {
+    pub fn open_text(&self, kind: &str, id: i64, sealed: &[u8]) -> Result<Secret, SealError> {
         text(&self.open(kind, id, sealed)?)
     }
 
@@ -382,8 +382,8 @@ pub fn salted_hash(salt: &[u8], text: &str) -> String {
 }
 
 /// Generates a secret: 256 random bits as 64 hex characters.
-pub fn random_secret() -> Private {
-    Private::new(hex::encode(rand::random::<[u8; 32]>()))
+pub fn random_secret() -> Secret {
+    Secret::new(hex::encode(rand::random::<[u8; 32]>()))
 }
 
 #[cfg(test)]

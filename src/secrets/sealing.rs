@@ -77,7 +77,7 @@ async fn credentials(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingErr
         for (id, account_id, key_hash, secret_hash, signing_secret) in &rows {
             macs.push(keyring.row_mac(Row::Credential { id: *id, account_id: *account_id, key_hash, secret_hash })?);
             let secret = signing_secret.as_ref().map(|sealed| keyring.open_text(SIGNING_SECRET, *id, sealed)).transpose()?;
-            let mac = |secret: super::seal::Private| keyring.row_mac(Row::SigningSecret { id: *id, secret: secret.expose() });
+            let mac = |secret: super::seal::Secret| keyring.row_mac(Row::SigningSecret { id: *id, secret: secret.expose() });
             secret_macs.push(secret.map(mac).transpose()?);
         }
         let written = sqlx::query(

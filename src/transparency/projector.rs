@@ -55,7 +55,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct TreeProjector {
     ledger: Ledger,
-    line: connect::Line,
+    line: connect::DedicatedConnection,
     signer: Arc<Signer>,
     origin: Origin,
     memory: Memory,

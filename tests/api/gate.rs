@@ -10,7 +10,7 @@ use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{self, GateRequest, PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::{Quota, Rule};
 use rewards_ledger::access::rate_limits::{RateLimit, RateLimits};
-use rewards_ledger::ledger::connect::{self, Line};
+use rewards_ledger::ledger::connect::{self, DedicatedConnection};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
@@ -75,7 +75,7 @@ impl Model {
     }
 }
 
-async fn ask(line: &Line, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
+async fn ask(line: &DedicatedConnection, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
     let credentials = PresentedCredentials::User { user_id, account_id: 1 };
     let request = GateRequest::new([192, 0, 2, 1].into(), credentials, Some((Rule::General, limit)));
     let verdicts = gate::answer(line, &keyring(), &vec![request; requests], Some(now)).await.unwrap();

@@ -8,7 +8,7 @@ use rewards_ledger::delivery::worker::Worker;
 use rewards_ledger::ledger::{FIRST_SHARD, Origin, commands, health};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::node::Node;
 use crate::support::shop::{DEADLINE, receiver, worker};
@@ -141,7 +141,7 @@ pub async fn counted<const N: usize>(node: &Node, names: [&str; N]) -> [f64; N] 
 #[tokio::test]
 async fn every_counter_counts_what_happened() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let (receiver, _arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let setup = node.setup().await;
     for path in ["good", "bad"] {
         let hook = json!({"name": path, "url": format!("{}/{path}", receiver.url()), "events": ["order.created"]});

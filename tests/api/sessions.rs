@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::access::{Lane, Role, sessions};
-use rewards_ledger::secrets::seal::Private;
+use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
@@ -79,7 +79,7 @@ async fn an_unknown_email_and_a_wrong_password_get_the_same_answer() {
 async fn a_login_that_finds_the_hashing_queue_full_is_refused_for_everyone() {
     let (node, user) = with_user("owner").await;
     let passwords = node.sessions.passwords();
-    let work = || Box::pin(passwords.verify(Lane::Source([127, 0, 0, 1].into()), Private::new("x"), None));
+    let work = || Box::pin(passwords.verify(Lane::Source([127, 0, 0, 1].into()), Secret::new("x"), None));
     let mut first = work();
     assert!(futures::poll!(&mut first).is_pending());
     // A waiting verification that is not polled keeps its place in the queue, and its turn when the first one
@@ -126,7 +126,7 @@ async fn a_refresh_token_counts_once_and_a_second_use_ends_the_session() {
         assert!(matches!(answer.status, 400 | 401), "{}", answer.text);
     }
     // Another session of the same user continues.
-    let (granted, _) = node.sessions.log_in(&user.email, Private::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
+    let (granted, _) = node.sessions.log_in(&user.email, Secret::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
     refresh(&node, granted.refresh_token.expose()).await.data(200);
 }
 

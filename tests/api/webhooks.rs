@@ -4,7 +4,7 @@ use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::projector::{Projector, Step};
 use serde_json::{Value, json};
-use webhook_client::receiver::Answer as Received;
+use webhook_client::receiver::ReceiverResponse as Received;
 
 use super::at_rest::readable_in;
 use crate::support::node::Node;

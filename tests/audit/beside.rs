@@ -7,7 +7,7 @@ use std::time::Duration;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::shop::{DEADLINE, Shop, receiver};
 use crate::support::wait::{until, until_true};
@@ -40,10 +40,10 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
     // The first attempt of each delivery to `/again` fails, and `/slow` always answers late.
     let seen: Mutex<HashSet<String>> = Mutex::default();
     let (receiver, mut arrived) = receiver(move |received| match &*received.path {
-        "/quick" => Answer::Status(200),
-        "/slow" => Answer::Delayed(Duration::from_secs(2), 200),
-        _ if seen.lock().unwrap().insert(received.event_id().unwrap().to_owned()) => Answer::Status(500),
-        _ => Answer::Status(200),
+        "/quick" => ReceiverResponse::Status(200),
+        "/slow" => ReceiverResponse::Delayed(Duration::from_secs(2), 200),
+        _ if seen.lock().unwrap().insert(received.event_id().unwrap().to_owned()) => ReceiverResponse::Status(500),
+        _ => ReceiverResponse::Status(200),
     })
     .await;
     let mut webhooks = BTreeMap::new();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use rewards_ledger::audit::{Rebuild, Rebuilt, rebuild, verify};
 use sqlx::AssertSqlSafe;
 
@@ -39,7 +39,7 @@ const TABLES: [&str; 23] = [
 /// Makes one of everything that can happen, and brings the counts of the lists up to the head.
 async fn history(shop: &Shop) {
     shop.eventful().await;
-    while shop.projector().count(SHARD).await.unwrap() != derive::Step::Idle {}
+    while shop.projector().count(SHARD).await.unwrap() != maintain::Step::Idle {}
 }
 
 /// Returns every row of every projection, including ids.

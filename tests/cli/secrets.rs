@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use rewards_ledger::access::request_signature;
 use serde_json::{Value, json};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::ledger::{LOG_KEY, MASTER_KEY};
 use crate::support::node::PASSWORD;
@@ -34,7 +34,7 @@ fn text(value: &Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_in_the_log_at_debug_level() {
     let database = postgres::database().await;
-    let (hooks, mut arrived) = receiver(|_| Answer::StatusWithBody(200, "thank you".to_owned())).await;
+    let (hooks, mut arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "thank you".to_owned())).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), hooks.ca_pem()).unwrap();
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];

@@ -7,7 +7,7 @@ use rewards_ledger::access::Operators;
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::operators;
 use rewards_ledger::secrets::master_keys;
-use rewards_ledger::secrets::seal::{Private, random_secret, salted_hash};
+use rewards_ledger::secrets::seal::{Secret, random_secret, salted_hash};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use tokio::process::Command;
@@ -140,7 +140,7 @@ async fn operator_tokens_are_made_listed_and_revoked_and_each_change_is_an_event
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_from_before_token_events_can_be_revoked() {
     let tokens = Tokens::open().await;
-    let token: Private = random_secret();
+    let token: Secret = random_secret();
     tokens.succeeds(&["list"]).await;
     let id: i64 =
         sqlx::query_scalar("INSERT INTO vault.operators (name, role, token_hash) VALUES ('Ada', 'auditor', $1) RETURNING id")

@@ -9,7 +9,7 @@ use ledger_events::webhook::WebhookEventType;
 use serde_json::json;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::{Answer, Received};
+use webhook_client::receiver::{Received, ReceiverResponse};
 
 use super::{count, run_until_none};
 use crate::support::postgres;
@@ -40,7 +40,7 @@ impl Counting {
         Counting { pause, counts: Arc::default() }
     }
 
-    pub fn answer(&self, received: &Received) -> Answer {
+    pub fn answer(&self, received: &Received) -> ReceiverResponse {
         let mut counts = self.counts.lock().unwrap();
         let (now, webhook) = (Instant::now(), received.webhook_id().unwrap().to_owned());
         counts.under_way.retain(|(since, _)| now - *since < self.pause);
@@ -49,7 +49,7 @@ impl Counting {
         let of_it = counts.under_way.iter().filter(|(_, of)| *of == webhook).count();
         let most_of_it = counts.most_of.entry(webhook).or_default();
         *most_of_it = of_it.max(*most_of_it);
-        Answer::Delayed(self.pause, 200)
+        ReceiverResponse::Delayed(self.pause, 200)
     }
 
     /// Returns the maximum number of requests in flight: in total, and for one webhook.
@@ -120,7 +120,7 @@ async fn the_flags_limit_concurrent_sends_and_connections_of_a_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_deliveries_share_few_connections() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(200, "thanks".to_owned())).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "thanks".to_owned())).await;
     let relay = Relay::before(receiver.address()).await;
     for _ in 0..3 {
         shop.webhook(&relay.url()).await;
@@ -140,7 +140,7 @@ async fn many_deliveries_share_few_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_sent_one_at_a_time_arrive_in_log_order_byte_for_byte() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     let stop = CancellationToken::new();
     let mut worker = shop.worker(&receiver, DEADLINE);
@@ -171,7 +171,7 @@ async fn deliveries_sent_one_at_a_time_arrive_in_log_order_byte_for_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_response_bodies_stay_within_their_quota() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "x".repeat(60_000))).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "x".repeat(60_000))).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;

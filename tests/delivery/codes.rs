@@ -3,8 +3,8 @@
 use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::NewVoucher;
-use rewards_ledger::secrets::seal::Private;
-use webhook_client::receiver::Answer;
+use rewards_ledger::secrets::seal::Secret;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::send_all;
 use crate::support::ledger::money;
@@ -13,13 +13,13 @@ use crate::support::shop::{DEADLINE, Shop, receiver};
 #[tokio::test]
 async fn no_webhook_carries_a_code() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook_for(shop.customer.account_id, &receiver.url(), &WebhookEventType::ALL).await;
     let vouchers = (1..=3).map(|row| NewVoucher {
         row,
-        card_number: Private::new(format!("CARD-{row}")),
-        pin: Some(Private::new(format!("PIN-{row}"))),
-        claim_url: Some(Private::new(format!("https://claim.example/{row}"))),
+        card_number: Secret::new(format!("CARD-{row}")),
+        pin: Some(Secret::new(format!("PIN-{row}"))),
+        claim_url: Some(Secret::new(format!("https://claim.example/{row}"))),
         reference: Some(format!("REF-{row}")),
         expires_on: None,
     });

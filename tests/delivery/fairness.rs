@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ledger_events::webhook::WebhookEventType;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::{Answer, Receiver};
+use webhook_client::receiver::{Receiver, ReceiverResponse};
 
 use super::bounds::Counting;
 use super::count;
@@ -21,9 +21,9 @@ async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
     let (receiver, _) = receiver(move |r| match r.path.as_str() {
         "/hang" => {
             counted.fetch_add(1, Ordering::SeqCst);
-            Answer::Hang
+            ReceiverResponse::Hang
         }
-        _ => Answer::Status(200),
+        _ => ReceiverResponse::Status(200),
     })
     .await;
     (receiver, hanging)
@@ -148,10 +148,10 @@ async fn fast_endpoints_that_hang_together_delay_no_other_account() {
     let (receiver, _arrived) = receiver(move |r| {
         // The endpoints answer long enough for all of them to be known as fast.
         if r.path == "/good" || answers.fetch_add(1, Ordering::SeqCst) < 1_200 {
-            return Answer::Status(200);
+            return ReceiverResponse::Status(200);
         }
         hangs.fetch_add(1, Ordering::SeqCst);
-        Answer::Hang
+        ReceiverResponse::Hang
     })
     .await;
     for _ in 0..4 {
@@ -240,7 +240,7 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_and_first_attempts_do_not_starve_each_other() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 600).await;
     shop.project().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 use webhook_client::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
 
 use crate::support::misbehave::{Misbehaviour, misbehave};
@@ -34,12 +34,12 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
     let (none, closed) = (none.as_str(), "connection closed before an answer");
     let (garbage, large) = ("not an HTTP answer", "the headers of the answer are too large");
     let flood = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(200));
-    let cases: Vec<(Answer, Option<i16>, Option<&str>)> = vec![
-        (Answer::Status(204), Some(204), None),
-        (Answer::Status(500), Some(500), Some("HTTP 500")),
-        (Answer::Status(404), Some(404), Some("HTTP 404")),
-        (Answer::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
-        (Answer::Hang, None, Some(none)),
+    let cases: Vec<(ReceiverResponse, Option<i16>, Option<&str>)> = vec![
+        (ReceiverResponse::Status(204), Some(204), None),
+        (ReceiverResponse::Status(500), Some(500), Some("HTTP 500")),
+        (ReceiverResponse::Status(404), Some(404), Some("HTTP 404")),
+        (ReceiverResponse::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
+        (ReceiverResponse::Hang, None, Some(none)),
         (misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
         (misbehave(Misbehaviour::InformationalFlood), None, Some("too many informational answers (1xx)")),
         (misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
@@ -57,7 +57,7 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
         (misbehave(Misbehaviour::LongBody(200, GIGABYTE, mpsc::unbounded_channel().0)), Some(200), None),
     ];
     let shop = Shop::open().await;
-    let answers: Vec<Answer> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
+    let answers: Vec<ReceiverResponse> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
     let (receiver, _arrived) = receiver(move |r| answers[r.path[1..].parse::<usize>().unwrap()].clone()).await;
     for n in 0..cases.len() {
         // The limit is twenty webhooks per account.
@@ -152,7 +152,7 @@ async fn an_invalid_certificate_fails_the_attempt_before_anything_is_sent() {
             listen: ([127, 0, 0, 1], 0).into(),
             service_name: "SERVICE".to_owned(),
             certificate: certificate.clone(),
-            respond: std::sync::Arc::new(|_| Answer::Status(200)),
+            respond: std::sync::Arc::new(|_| ReceiverResponse::Status(200)),
         };
         let (receiver, arrived) = Receiver::start(settings).await.unwrap();
         if *is_trusted {
@@ -181,7 +181,7 @@ async fn an_invalid_certificate_fails_the_attempt_before_anything_is_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_test_first_attempt_or_retry_connects_to_a_blocked_address() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let url = format!("https://127.0.0.1:{}", receiver.address().port());

@@ -22,7 +22,7 @@ use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::WebhookChange;
 use sqlx::PgExecutor;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 use crate::support::wait::until;
@@ -59,7 +59,7 @@ async fn send_all(worker: &Worker) -> Round {
 #[tokio::test]
 async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(201, "thanks".to_owned())).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::StatusWithBody(201, "thanks".to_owned())).await;
     let (webhook_id, token) = shop.webhook(&receiver.url()).await;
     let order_id = shop.order(1).await;
     shop.project().await;
@@ -102,7 +102,7 @@ async fn a_delivery_arrives_over_tls_signed_and_is_recorded() {
 #[tokio::test]
 async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::StatusWithBody(500, "no".to_owned())).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::StatusWithBody(500, "no".to_owned())).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -151,7 +151,7 @@ async fn deactivate(shop: &Shop, webhook_id: i64) {
 #[tokio::test]
 async fn deactivation_fails_pending_deliveries_and_a_2xx_in_flight_still_counts() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let (receiver, _arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
     let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
     let mut worker = shop.worker(&receiver, DEADLINE);
@@ -182,7 +182,7 @@ async fn deactivation_fails_pending_deliveries_and_a_2xx_in_flight_still_counts(
 #[tokio::test]
 async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -214,7 +214,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
 #[tokio::test]
 async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -235,7 +235,7 @@ async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
 #[tokio::test]
 async fn the_deliveries_of_a_dead_node_are_taken_over_when_their_lease_ends() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -266,7 +266,7 @@ async fn the_deliveries_of_a_dead_node_are_taken_over_when_their_lease_ends() {
 #[tokio::test]
 async fn attempts_with_an_unknown_outcome_are_limited() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -274,7 +274,7 @@ async fn attempts_with_an_unknown_outcome_are_limited() {
     let clock = &worker.settings.clock;
     let mut numbers = vec![];
     for _ in 0..40 {
-        record::write_off(shop.pool(), clock, SHARD, Duration::from_secs(60)).await.unwrap();
+        record::fail_lost_attempts(shop.pool(), clock, SHARD, Duration::from_secs(60)).await.unwrap();
         numbers.extend(worker.claim_once(SHARD, 1).await.unwrap().iter().map(|c| c.attempt));
         clock.advance(TimeDelta::minutes(10));
     }
@@ -287,7 +287,7 @@ async fn attempts_with_an_unknown_outcome_are_limited() {
 #[tokio::test]
 async fn concurrent_claims_never_overlap_and_keep_the_limit_per_webhook() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 100).await;
@@ -314,7 +314,7 @@ async fn concurrent_claims_never_overlap_and_keep_the_limit_per_webhook() {
 #[tokio::test]
 async fn small_claims_are_shared_by_accounts_and_by_retries() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let (busy, _) = shop.webhook(&receiver.url()).await;
     let (other_account, _) = shop.account("other").await;
     let (quiet, _) = shop.webhook_for(other_account, &receiver.url(), &[WebhookEventType::OrderCreated]).await;
@@ -361,7 +361,8 @@ async fn run_until_none(worker: Worker, sql: &'static str) {
 #[tokio::test]
 async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_leased() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|r| if r.path == "/hang" { Answer::Hang } else { Answer::Status(200) }).await;
+    let (receiver, _arrived) =
+        receiver(|r| if r.path == "/hang" { ReceiverResponse::Hang } else { ReceiverResponse::Status(200) }).await;
     shop.webhook(&format!("{}/hang", receiver.url())).await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
     shop.orders(shop.customer.account_id, 100).await;
@@ -380,7 +381,7 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
 #[tokio::test]
 async fn two_running_workers_deliver_everything_once() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 500).await;

@@ -8,7 +8,7 @@ use rewards_ledger::delivery::record;
 use rewards_ledger::delivery::worker::Worker;
 use sqlx::AssertSqlSafe;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::{count, run_until_none};
 use crate::support::relay::Relay;
@@ -34,7 +34,7 @@ async fn delivered_by(shop: &Shop, worker: &Worker) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_share_the_deliveries_of_one_webhook() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Delayed(Duration::from_millis(5), 200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(5), 200)).await;
     let relay = Relay::before(receiver.address()).await;
     shop.webhook(&relay.url()).await;
     shop.orders(shop.customer.account_id, 3_000).await;
@@ -76,9 +76,9 @@ async fn concurrent_nodes_send_each_attempt_once_whatever_the_response() {
         let times = counted.entry(event_id).or_default();
         *times += 1;
         match kind {
-            _ if kind.is_multiple_of(3) && *times <= 2 => Answer::Status(500),
-            _ if kind.is_multiple_of(7) => Answer::Delayed(Duration::from_millis(700), 200),
-            _ => Answer::Status(200),
+            _ if kind.is_multiple_of(3) && *times <= 2 => ReceiverResponse::Status(500),
+            _ if kind.is_multiple_of(7) => ReceiverResponse::Delayed(Duration::from_millis(700), 200),
+            _ => ReceiverResponse::Status(200),
         }
     })
     .await;
@@ -113,7 +113,7 @@ async fn concurrent_nodes_send_each_attempt_once_whatever_the_response() {
 async fn the_leases_of_a_dead_node_do_not_delay_new_deliveries() {
     for (pause, orders) in [(Duration::ZERO, 200), (Duration::from_millis(1_100), 5)] {
         let shop = Shop::open().await;
-        let (receiver, _arrived) = receiver(move |_| Answer::Delayed(pause, 200)).await;
+        let (receiver, _arrived) = receiver(move |_| ReceiverResponse::Delayed(pause, 200)).await;
         shop.webhook(&receiver.url()).await;
         shop.orders(shop.customer.account_id, 300).await;
         shop.project().await;
@@ -131,7 +131,7 @@ async fn the_leases_of_a_dead_node_do_not_delay_new_deliveries() {
 #[tokio::test]
 async fn retries_do_not_take_all_the_room_that_other_nodes_leave() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 400).await;
     shop.project().await;

@@ -11,7 +11,7 @@ use rewards_ledger::delivery::record;
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::WebhookChange;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::postgres::set_read_only;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
@@ -24,7 +24,7 @@ async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
 #[tokio::test]
 async fn states_without_a_delivery_delay_nothing_and_a_rebuild_removes_them() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 3).await;
     shop.project().await;
@@ -54,7 +54,7 @@ async fn states_without_a_delivery_delay_nothing_and_a_rebuild_removes_them() {
 #[tokio::test]
 async fn an_attempt_is_unknown_only_when_nobody_sends_it_any_more() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -77,7 +77,7 @@ async fn an_attempt_is_unknown_only_when_nobody_sends_it_any_more() {
 #[tokio::test]
 async fn a_list_is_paged_and_filtered() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let (webhook_id, _) = shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 5).await;
     shop.project().await;
@@ -102,7 +102,7 @@ async fn a_list_is_paged_and_filtered() {
 #[tokio::test]
 async fn a_stop_waits_for_what_is_being_sent() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_secs(6), 200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Delayed(Duration::from_secs(6), 200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -125,7 +125,7 @@ async fn a_stop_waits_for_what_is_being_sent() {
 #[tokio::test]
 async fn an_interrupted_attempt_is_not_shown_as_in_flight() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Hang).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Hang).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -144,7 +144,7 @@ async fn an_interrupted_attempt_is_not_shown_as_in_flight() {
 #[tokio::test]
 async fn deliveries_of_a_slow_claim_are_still_sent() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -165,7 +165,7 @@ async fn deliveries_of_a_slow_claim_are_still_sent() {
 #[tokio::test]
 async fn a_claim_interrupted_while_it_waited_blocks_no_other() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 3).await;
     shop.project().await;
@@ -192,7 +192,7 @@ async fn a_claim_interrupted_while_it_waited_blocks_no_other() {
 async fn results_are_kept_until_the_database_takes_them() {
     const ALL: usize = 40;
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Delayed(Duration::from_secs(2), 200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Delayed(Duration::from_secs(2), 200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, ALL).await;
     shop.project().await;
@@ -228,7 +228,7 @@ async fn results_are_kept_until_the_database_takes_them() {
 #[tokio::test]
 async fn nothing_is_sent_with_too_little_of_its_lease_left() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -247,7 +247,7 @@ async fn nothing_is_sent_with_too_little_of_its_lease_left() {
 #[tokio::test]
 async fn a_lost_attempt_that_counts_as_failed_shows_nothing_of_the_previous_one() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(500, "the first".to_owned())).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(500, "the first".to_owned())).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -268,14 +268,14 @@ async fn a_lost_attempt_that_counts_as_failed_shows_nothing_of_the_previous_one(
     }
     worker.settings.clock.advance(TimeDelta::minutes(10));
     let (clock, base) = (&worker.settings.clock, worker.settings.retry_base);
-    assert_eq!(record::write_off(shop.pool(), clock, SHARD, base).await.unwrap(), 1);
+    assert_eq!(record::fail_lost_attempts(shop.pool(), clock, SHARD, base).await.unwrap(), 1);
     assert_eq!(answer().await, (2, None, None));
 }
 
 #[tokio::test]
 async fn the_lease_of_a_delivery_that_failed_with_its_node_is_released() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let (webhook_id, _) = shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 2).await;
     shop.project().await;

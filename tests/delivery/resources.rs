@@ -8,7 +8,7 @@ use futures::future::join_all;
 use ledger_events::webhook::WebhookEventType;
 use serde_json::Value;
 use sqlx::ConnectOptions;
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
 use super::count;
 use crate::support::program::{self, Program, peak_memory};
@@ -38,7 +38,7 @@ async fn more_endpoints_than_descriptors_all_get_their_deliveries() {
         listen: ([0, 0, 0, 0], 0).into(),
         service_name: "SERVICE".to_owned(),
         certificate: Certificate::generate_for(&names, Utc::now().year() - 1, Utc::now().year() + 1).unwrap(),
-        respond: Arc::new(|_| Answer::Delayed(Duration::from_millis(100), 200)),
+        respond: Arc::new(|_| ReceiverResponse::Delayed(Duration::from_millis(100), 200)),
     };
     let (receiver, _) = Receiver::start(settings).await.unwrap();
     let port = receiver.address().port();
@@ -88,7 +88,7 @@ async fn memory_does_not_grow_with_the_backlog() {
     /// Size of a payload in KiB.
     const PAYLOAD: i64 = 10;
     let shop = Shop::open().await;
-    let (receiver, _) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _) = receiver(|_| ReceiverResponse::Status(200)).await;
     for _ in 0..8 {
         shop.webhook(&receiver.url()).await;
     }

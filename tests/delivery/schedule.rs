@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::telemetry::Metrics;
@@ -29,7 +29,7 @@ async fn five_attempts_one_two_four_and_eight_bases_apart() {
         certificate: Certificate::generate().unwrap(),
         respond: Arc::new(move |received| {
             kept.lock().unwrap().push((Instant::now(), received.request_id().unwrap().to_owned()));
-            Answer::Status(503)
+            ReceiverResponse::Status(503)
         }),
     };
     let (receiver, channel) = Receiver::start(settings).await.unwrap();
@@ -75,7 +75,7 @@ async fn five_attempts_one_two_four_and_eight_bases_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_delivery_does_not_wait_for_the_slow_timer() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     let mut worker = shop.worker(&receiver, DEADLINE);
     // Longer than a test may take.
@@ -109,7 +109,7 @@ async fn another_nodes_commit_is_announced_by_notify() {
     heard.await.expect("the other node hears of commits");
 
     // The projector and the worker therefore react at once, though their timers are too slow.
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     let stop = tokio_util::sync::CancellationToken::new();
     let projector = Projector::new(&other, &shop.options, Metrics::default()).idling(NEVER);
@@ -130,7 +130,7 @@ async fn another_nodes_commit_is_announced_by_notify() {
 #[tokio::test]
 async fn due_times_and_leases_a_day_too_late_are_corrected() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|r| Answer::Status(if r.path == "/good" { 200 } else { 500 })).await;
+    let (receiver, _arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/good" { 200 } else { 500 })).await;
     let (bad, _) = shop.webhook(&format!("{}/bad", receiver.url())).await;
     shop.order(1).await;
     shop.project().await;
@@ -168,7 +168,7 @@ async fn due_times_and_leases_a_day_too_late_are_corrected() {
 #[tokio::test]
 async fn due_times_and_leases_within_the_schedule_are_left_alone() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 2).await;
     shop.project().await;

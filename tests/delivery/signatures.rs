@@ -8,7 +8,7 @@ use ledger_events::webhook::WebhookEventType;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use webhook_client::receiver::{Answer, Received};
+use webhook_client::receiver::{Received, ReceiverResponse};
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
 
@@ -82,7 +82,7 @@ fn assert_headers(received: &Received) {
 #[tokio::test(flavor = "multi_thread")]
 async fn python_and_node_verify_what_arrives() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     let (webhook_id, token) = shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;
@@ -115,7 +115,7 @@ async fn python_and_node_verify_what_arrives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_type_arrives_as_published_and_python_and_node_verify_it() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let (_, token) = shop.webhook_for(shop.customer.account_id, &receiver.url(), &WebhookEventType::ALL).await;
     shop.load("card", 3, None).await;
     let (whole, part) = (shop.order(2).await, shop.order(2).await);
@@ -138,7 +138,7 @@ async fn every_type_arrives_as_published_and_python_and_node_verify_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_of_sending_is_the_databases_time() {
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;

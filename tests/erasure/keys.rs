@@ -165,7 +165,7 @@ async fn an_erasure_beside_other_commands_erases_nothing_else() {
     }
     // All erasures run at once, from two nodes, while orders are placed.
     let other = open(&node.options).await;
-    let reason = rewards_ledger::secrets::seal::Private::new("they asked for it");
+    let reason = rewards_ledger::secrets::seal::Secret::new("they asked for it");
     let origin = crate::support::ledger::origin();
     let erasing = ids.iter().enumerate().map(|(n, id)| {
         let ledger = if n.is_multiple_of(2) { &node.ledger } else { &other };

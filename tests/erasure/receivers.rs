@@ -1,7 +1,7 @@
 //! Response bodies of webhook receivers.
 
 use serde_json::{Value, json};
-use webhook_client::receiver::{Answer, Received};
+use webhook_client::receiver::{Received, ReceiverResponse};
 
 use super::traces::Traces;
 use super::{erase, sound};
@@ -25,7 +25,7 @@ async fn the_response_bodies_of_an_erased_accounts_receivers_are_erased() {
     let (setup, other) = (node.setup().await, node.account("Other").await);
     let answer = |received: &Received| {
         let webhook = received.webhook_id().unwrap_or_default();
-        Answer::StatusWithBody(200, format!("the customer of webhook {webhook} was told"))
+        ReceiverResponse::StatusWithBody(200, format!("the customer of webhook {webhook} was told"))
     };
     let (receiver, _arrived) = receiver(answer).await;
     let hook = webhook(&node, &setup.client, &receiver.url()).await;

@@ -13,7 +13,7 @@ use rewards_ledger::export::{import, import::import_in_pages};
 use rewards_ledger::ledger::commands::{IssueOperatorToken, RegisterWebhook, RequestReplay};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{Command, CommandResult, Ledger, SchemaError, commands};
-use rewards_ledger::secrets::seal::{Private, random_secret};
+use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
@@ -69,7 +69,7 @@ async fn world() -> World {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.eventful().await;
     // Count to the end, because the lag of the lists' counts depends on when they were last counted.
-    while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::derive::Step::Idle) {}
+    while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::maintain::Step::Idle) {}
     let file = directory.path().join("events.ndjson");
     export(&shop.options, &file).await;
     World { directory, shop, file }
@@ -172,8 +172,8 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
     imported.load("new", 5, None).await;
     let register = RegisterWebhook {
         account_id: imported.customer.account_id,
-        name: Private::new("new"),
-        url: Private::new("https://example.com/new"),
+        name: Secret::new("new"),
+        url: Secret::new("https://example.com/new"),
         events: vec![WebhookEventType::OrderCreated],
         credential_id: None,
         new_secret: random_secret(),
@@ -188,9 +188,9 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
     let other = Customer::with(&imported.ledger, "5.00").await;
     assert!(account < other.account_id);
     let account_id = imported.customer.account_id;
-    let (api_key, api_secret) = (Private::new("qrstuvwx-rest"), Private::new("secret"));
+    let (api_key, api_secret) = (Secret::new("qrstuvwx-rest"), Secret::new("secret"));
     imported.run(commands::IssueCredential { account_id, name: "new".into(), api_key, api_secret }).await;
-    imported.run(Command::IssueOperatorToken(IssueOperatorToken::of("new", OperatorRole::Auditor, &Private::new("new")))).await;
+    imported.run(Command::IssueOperatorToken(IssueOperatorToken::of("new", OperatorRole::Auditor, &Secret::new("new")))).await;
     let (webhook_id, kind) = (webhook.webhook.id, ReplayKind::Missed);
     imported.run(Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from: 1, per_second: 1 })).await;
     imported.run(commands::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;

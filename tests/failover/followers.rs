@@ -5,7 +5,7 @@ use ledger_events::order::OrderStatus;
 use rewards_ledger::delivery::record::{self, Lease};
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::health::{Bounds, Watch};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::failover::Standby;
 use crate::support::ledger::SHARD;
@@ -85,7 +85,7 @@ async fn lease(pool: &PgPool) -> (i64, Option<chrono::DateTime<chrono::Utc>>, St
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_claim_records_nothing_under_the_next_fencing_token() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     shop.webhook(&receiver.url()).await;
     shop.order(1).await;
     shop.project().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rewards_ledger::ledger::connect::is_passing;
+use rewards_ledger::ledger::connect::is_transient;
 use rewards_ledger::transparency::projector::Step;
 use rewards_ledger::transparency::{Refusal, TreeError};
 use sqlx::AssertSqlSafe;
@@ -19,7 +19,7 @@ fn tree(shop: &Shop) -> Tree {
 /// Runs a node's next step. A step that finds its connection cut is repeated.
 pub async fn step(tree: &Tree) -> Result<Step, TreeError> {
     match tree.projector.step(SHARD).await {
-        Err(TreeError::Database(error)) if is_passing(&error) => tree.projector.step(SHARD).await,
+        Err(TreeError::Database(error)) if is_transient(&error) => tree.projector.step(SHARD).await,
         outcome => outcome,
     }
 }

@@ -7,7 +7,7 @@ use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions};
-use webhook_client::receiver::{Answer, Receiver};
+use webhook_client::receiver::{Receiver, ReceiverResponse};
 
 use crate::support::history::revealed;
 use crate::support::ledger::MASTER_KEY;
@@ -24,7 +24,8 @@ async fn send(node: &Node, receiver: &Receiver) -> u64 {
 async fn eventful(node: &Node) -> (Setup, i64) {
     let is_well = Arc::new(AtomicBool::new(false));
     let well = is_well.clone();
-    let (receiver, _arrived) = receiver(move |_| Answer::Status(if well.load(Ordering::SeqCst) { 200 } else { 500 })).await;
+    let (receiver, _arrived) =
+        receiver(move |_| ReceiverResponse::Status(if well.load(Ordering::SeqCst) { 200 } else { 500 })).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let hook = json!({"name": "the shop", "url": receiver.url(), "events": ["order.created", "order.cancelled"]});

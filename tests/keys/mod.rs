@@ -13,7 +13,7 @@ use rewards_ledger::telemetry::Metrics;
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::ledger::MASTER_KEY;
 use crate::support::postgres;
@@ -96,7 +96,7 @@ async fn a_replaced_check_value_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_without_the_current_key_claims_nothing_and_logs_it() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 5).await;
     shop.project().await;
@@ -141,7 +141,7 @@ async fn a_node_without_the_current_key_is_not_ready_and_its_metric_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_cannot_be_opened_burns_no_attempt() {
     let shop = Shop::open().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let (damaged, _) = shop.webhook(&receiver.url()).await;
     let (fine, _) = shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, 3).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::other_key;
 use crate::support::ledger::MASTER_KEY;
@@ -52,7 +52,7 @@ async fn order(program: &Program, client: &Client, product: i64, key: &str) -> (
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotation_killed_under_load_continues_and_loses_nothing() {
     let database = postgres::database().await;
-    let (hooks, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (hooks, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), hooks.ca_pem()).unwrap();
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];

@@ -4,7 +4,7 @@ use rewards_ledger::access::Passwords;
 use rewards_ledger::audit::verify_with;
 use rewards_ledger::ledger::commands;
 use rewards_ledger::ledger::commands::WebhookChange;
-use rewards_ledger::secrets::seal::Private;
+use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -92,7 +92,7 @@ async fn rows_planted_in_the_database_grant_no_access() {
     assert_eq!((accounts(SECRET).await, accounts(OPERATOR_TOKEN).await), (401, 200));
 
     // A planted password.
-    let hash = Passwords::default().hash(Private::new("mallory's password"), vec![]).await.unwrap();
+    let hash = Passwords::default().hash(Secret::new("mallory's password"), vec![]).await.unwrap();
     assert_eq!(execute(&pool, &format!("UPDATE vault.users SET password_hash = '{}'", hash.expose())).await, 1);
     assert_eq!(log_in(&node, "ada@example.com", "mallory's password").await.0, 401);
 
@@ -237,7 +237,7 @@ async fn verify_names_a_restored_old_signing_secret() {
     .fetch_one(shop.pool())
     .await
     .unwrap();
-    let (account_id, new_secret) = (shop.customer.account_id, Private::new("another"));
+    let (account_id, new_secret) = (shop.customer.account_id, Secret::new("another"));
     shop.run(commands::RotateSigningSecret { account_id, credential_id: 1, new_secret }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     // Both values as the service wrote them earlier.
@@ -253,7 +253,7 @@ async fn verify_names_a_restored_old_webhook_url() {
     let (webhook, _) = shop.webhook("https://example.com/a").await;
     let before: (Vec<u8>, Vec<u8>) =
         sqlx::query_as("SELECT salt, sealed FROM vault.texts WHERE kind = 'webhook.url'").fetch_one(shop.pool()).await.unwrap();
-    let change = WebhookChange { url: Some(Private::new("https://example.com/b")), ..WebhookChange::default() };
+    let change = WebhookChange { url: Some(Secret::new("https://example.com/b")), ..WebhookChange::default() };
     shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id: webhook, change }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     let mut admin = shop.admin().await;

@@ -18,7 +18,7 @@ use rewards_ledger::embedded;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::RwLock;
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
 use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};
@@ -60,7 +60,7 @@ async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::Name
         certificate: Certificate::generate().unwrap(),
         respond: Arc::new(move |received| {
             if hangs.load(Ordering::SeqCst) {
-                return Answer::Hang;
+                return ReceiverResponse::Hang;
             }
             let text = |header: Option<&str>| header.unwrap().to_owned();
             let mut kept = kept.lock().unwrap();
@@ -70,7 +70,7 @@ async fn receiver(hangs: Arc<AtomicBool>) -> (Receiver, Arrivals, tempfile::Name
             let fails = received.path == AT_TIMES && arrived.event_types.is_empty() && count.is_multiple_of(2);
             arrived.event_types.insert(text(received.event_type()));
             arrived.is_accepted |= !fails;
-            Answer::Status(if fails { 503 } else { 200 })
+            ReceiverResponse::Status(if fails { 503 } else { 200 })
         }),
     };
     let (receiver, channel) = Receiver::start(settings).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use sqlx::PgPool;
-use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 
 use crate::support::postgres;
 use crate::support::program::Program;
@@ -20,7 +20,9 @@ const WEBHOOKS: usize = 4;
 /// Number of arrivals for each webhook and event.
 type Counts = Arc<Mutex<HashMap<(String, String), usize>>>;
 
-async fn receiver(respond: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> (Receiver, Counts, tempfile::NamedTempFile) {
+async fn receiver(
+    respond: impl Fn(&Received) -> ReceiverResponse + Send + Sync + 'static,
+) -> (Receiver, Counts, tempfile::NamedTempFile) {
     let counts = Counts::default();
     let kept = counts.clone();
     let settings = ReceiverSettings {
@@ -62,7 +64,7 @@ async fn backlog(database_url: &str, url: &str, orders: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_share_the_work_and_send_nothing_twice() {
     let database = postgres::database().await;
-    let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(10), 200)).await;
+    let (receiver, counts, ca) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(10), 200)).await;
     let relay = Relay::before(receiver.address()).await;
     backlog(&database.url, &relay.url(), 90).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
@@ -98,7 +100,8 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
     let hangs = Arc::new(AtomicBool::new(true));
     let is_hanging = hangs.clone();
     let (receiver, counts, ca) =
-        receiver(move |_| if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(200) }).await;
+        receiver(move |_| if is_hanging.load(Ordering::SeqCst) { ReceiverResponse::Hang } else { ReceiverResponse::Status(200) })
+            .await;
     // One delivery each, which is what an endpoint without a history gets.
     backlog(&database.url, &receiver.url(), 1).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
@@ -138,7 +141,7 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_node_gives_back_unsent_deliveries() {
     let database = postgres::database().await;
-    let (receiver, counts, ca) = receiver(|_| Answer::Delayed(Duration::from_millis(100), 200)).await;
+    let (receiver, counts, ca) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(100), 200)).await;
     backlog(&database.url, &receiver.url(), 100).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let few = ["--roles", "delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];

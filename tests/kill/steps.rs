@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
-use webhook_client::receiver::{Answer, Certificate, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
 use crate::support::node::Client;
 use crate::support::postgres::{self, TestDatabase};
@@ -57,7 +57,11 @@ impl Scene {
             respond: Arc::new(move |received| {
                 let id = |id: Option<&str>| id.unwrap().to_owned();
                 kept.lock().unwrap().entry(id(received.event_id())).or_default().push(id(received.request_id()));
-                if is_hanging.load(Ordering::SeqCst) { Answer::Hang } else { Answer::Status(answered.load(Ordering::SeqCst)) }
+                if is_hanging.load(Ordering::SeqCst) {
+                    ReceiverResponse::Hang
+                } else {
+                    ReceiverResponse::Status(answered.load(Ordering::SeqCst))
+                }
             }),
         };
         let (receiver, channel) = Receiver::start(settings).await.unwrap();

@@ -11,7 +11,7 @@ use ledger_events::order::{Order, OrderStatus};
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, ProductId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
-use ledger_projections::listing::derive::Step;
+use ledger_projections::listing::maintain::Step;
 use ledger_projections::listing::pages::Thresholds;
 use ledger_projections::orders::{self, OrderFilter};
 use ledger_projections::page::Page;

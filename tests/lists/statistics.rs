@@ -3,7 +3,7 @@
 use ledger_database::PgPool;
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::{self, Statistics};
-use ledger_projections::listing::derive;
+use ledger_projections::listing::maintain;
 use sqlx::AssertSqlSafe;
 
 use crate::support::shop::{SHARD, Shop};
@@ -49,7 +49,7 @@ async fn statistics_equal_a_plain_count() {
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 3, "every 500th of 1,600 deliveries");
     // Turn deliveries into tests, whose ids are assigned earlier: a few, none, the rows at the marks, and a long
-    // stretch.
+    // segment.
     let by_ordinal =
         "FROM (SELECT id, row_number() OVER (PARTITION BY account_id ORDER BY id) AS n FROM deliveries) AS o WHERE o.id = d.id";
     for tests in ["n % 97 = 0", "false", "n % 500 < 2", "n BETWEEN 480 AND 1100", "true"] {
@@ -90,7 +90,7 @@ async fn statistics_read_few_of_many_rows() {
     let looking = connect(&shop, "looking").await;
     let seeding = connect(&shop, "seeding").await;
     sqlx::raw_sql(AssertSqlSafe(many)).execute(&seeding).await.unwrap();
-    derive::derive_again(&mut seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
+    maintain::derive_again(&mut seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
     sqlx::raw_sql("VACUUM ANALYZE deliveries, delivery_state, delivery_marks").execute(&seeding).await.unwrap();
     let ended = async |pool: PgPool, name: &str| -> i64 {
         pool.close().await;

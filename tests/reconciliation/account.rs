@@ -80,7 +80,7 @@ async fn one_account_is_walked_in_short_stretches_of_a_long_log() {
     sqlx::raw_sql(AssertSqlSafe(revealed(order, 50_000))).execute(&mut shop.admin().await).await.unwrap();
     shop.orders(account, 2).await;
     let head = reader::head(shop.pool(), SHARD).await.unwrap();
-    let pool = connect::unhurried(&shop.options);
+    let pool = connect::without_timeout(&shop.options);
     let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&pool).await.unwrap();
     assert_eq!(limit, "0");
     let period = Period { account_id: Some(account), ..Period::default() };

@@ -8,7 +8,7 @@ use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::projector::Step;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
-use rewards_ledger::secrets::seal::Private;
+use rewards_ledger::secrets::seal::Secret;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -257,7 +257,7 @@ async fn dollars(shop: &Shop) {
         shop.run(commands::FundWallet { account_id: None, wallet_id: wallet.id, amount, reference, note: None }).await;
         shop.orders(shop.customer.account_id, 4).await; // some hours pass
         let direction = if n == 1 { Direction::Credit } else { Direction::Debit };
-        let reason = Private::new("rounding");
+        let reason = Secret::new("rounding");
         shop.run(commands::AdjustWallet { wallet_id: wallet.id, direction, amount: ledger::money("0.07"), reason }).await;
         shop.orders(shop.customer.account_id, 4).await;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::{order, switch};
 use crate::support::node::Node;
@@ -39,9 +39,13 @@ async fn deliveries_claimed_ahead_use_the_settings_of_the_time_of_sending() {
         let (receiver, _arrived) = receiver(move |r| {
             let mut arrivals = kept.lock().unwrap();
             arrivals.push((r.path.clone(), r.token().unwrap().to_owned()));
-            // Answer fast until the worker has claimed ahead as much as it may, then slowly, so that the claimed
+            // ReceiverResponse fast until the worker has claimed ahead as much as it may, then slowly, so that the claimed
             // deliveries have to wait.
-            if arrivals.len() <= 48 { Answer::Status(200) } else { Answer::Delayed(Duration::from_millis(500), 200) }
+            if arrivals.len() <= 48 {
+                ReceiverResponse::Status(200)
+            } else {
+                ReceiverResponse::Delayed(Duration::from_millis(500), 200)
+            }
         })
         .await;
         let mut hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});

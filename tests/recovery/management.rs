@@ -3,7 +3,7 @@
 use chrono::Utc;
 use rewards_ledger::audit::{Rebuild, rebuild};
 use serde_json::{Value, json};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Client, Node};
@@ -16,7 +16,7 @@ pub(super) async fn detail(node: &Node, client: &Client, delivery: &Value) -> Va
 #[tokio::test]
 async fn a_test_is_a_real_logged_delivery_of_the_first_type_with_sample_data() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let client = node.account("Acme").await;
     for (first, status) in [
         ("order.created", "PENDING"),
@@ -80,7 +80,7 @@ async fn a_test_under_a_key_is_made_once_and_an_inactive_webhook_has_none() {
 #[tokio::test]
 async fn a_delivery_failed_by_a_switched_off_webhook_is_retried_with_its_remaining_attempts() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let (receiver, mut arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
@@ -224,7 +224,7 @@ async fn statistics_count_by_creation_time() {
 #[tokio::test]
 async fn a_linked_webhook_is_signed_with_its_credentials_current_secret() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let (receiver, mut arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let owner = node.user(client.account_id, "owner").await;
@@ -283,7 +283,7 @@ async fn a_linked_webhook_is_signed_with_its_credentials_current_secret() {
 async fn a_deleted_webhooks_pending_deliveries_fail_and_its_history_stays() {
     let node = Node::start().await;
     let (receiver, _arrived) =
-        receiver(|r| Answer::StatusWithBody(if r.path == "/good" { 200 } else { 500 }, "so".to_owned())).await;
+        receiver(|r| ReceiverResponse::StatusWithBody(if r.path == "/good" { 200 } else { 500 }, "so".to_owned())).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (id, _) = webhook(&node, client, &format!("{}/good", receiver.url()), &["order.created"]).await;

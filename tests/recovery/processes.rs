@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use rewards_ledger::delivery::replay::MOST_COUNTED;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::history::tamper;
 use crate::support::postgres;
@@ -17,7 +17,7 @@ use crate::support::wait::{until, until_true};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_replays_since_a_time_or_a_position_and_shows_how_far_it_is() {
     let database = postgres::database().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
@@ -118,7 +118,7 @@ const ORDERS: usize = 60;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_survives_the_program_being_killed_and_delivers_each_event_once() {
     let database = postgres::database().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];

@@ -7,7 +7,7 @@ use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
 use serde_json::{Value, json};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::node::{Node, Setup};
@@ -73,7 +73,7 @@ async fn orders(node: &Node, setup: &Setup, count: usize) {
 #[tokio::test]
 async fn deliveries_since_a_position_are_repeated_with_the_same_bytes() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     orders(&node, &setup, 3).await;
@@ -382,7 +382,7 @@ async fn a_replay_requires_an_admin_and_is_refused_if_it_makes_no_sense() {
 #[tokio::test]
 async fn a_replay_from_a_time_makes_deliveries_with_five_attempts_each() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     let setup = node.setup().await;
     let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     orders(&node, &setup, 3).await;

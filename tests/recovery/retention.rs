@@ -11,7 +11,7 @@ use rewards_ledger::ledger::projector::{Projector, Step};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::{be_due, order, send, sound, switch, webhook};
 use crate::support::misbehave::{Misbehaviour, misbehave};
@@ -42,7 +42,7 @@ async fn full_payloads(node: &Node) -> i64 {
 #[tokio::test]
 async fn payloads_are_deleted_and_recreated_byte_for_byte() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (id, _) = webhook(&node, client, &receiver.url(), &["order.created", "order.delivered"]).await;
@@ -104,7 +104,7 @@ async fn payloads(node: &Node) -> Vec<(String, String)> {
 #[tokio::test]
 async fn a_failing_part_of_retention_does_not_stop_the_others() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "an answer".to_owned())).await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
@@ -124,7 +124,7 @@ async fn a_failing_part_of_retention_does_not_stop_the_others() {
 #[tokio::test]
 async fn old_payloads_are_deleted_up_to_the_first_recent_one_and_the_next_round_continues_there() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     for _ in 0..4 {
@@ -145,7 +145,7 @@ async fn old_payloads_are_deleted_up_to_the_first_recent_one_and_the_next_round_
 #[tokio::test(flavor = "multi_thread")]
 async fn the_projector_continues_as_soon_as_retention_releases_its_lock() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
@@ -178,7 +178,7 @@ async fn the_projector_continues_as_soon_as_retention_releases_its_lock() {
 #[tokio::test]
 async fn a_retry_after_the_payload_is_gone_sends_the_same_bytes() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let (receiver, mut arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
@@ -203,7 +203,7 @@ async fn attempts_are_deleted_with_the_body_of_the_latest_one() {
     let node = Node::start().await;
     let (receiver, _arrived) = receiver(|r| {
         let status = if r.path == "/good" { 200 } else { 500 };
-        Answer::StatusWithBody(status, "an answer".to_owned())
+        ReceiverResponse::StatusWithBody(status, "an answer".to_owned())
     })
     .await;
     let setup = node.setup().await;
@@ -235,7 +235,7 @@ async fn attempts_are_deleted_with_the_body_of_the_latest_one() {
 #[tokio::test]
 async fn attempts_of_a_dead_node_are_deleted_as_well() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     let (id, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
@@ -255,7 +255,7 @@ async fn attempts_of_a_dead_node_are_deleted_as_well() {
 #[tokio::test]
 async fn response_bodies_stay_under_their_quota_the_newest_are_kept() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "x".repeat(1_000))).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "x".repeat(1_000))).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (one, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
@@ -290,10 +290,10 @@ async fn response_bodies_stay_under_their_quota_the_newest_are_kept() {
 async fn each_delivery_keeps_only_the_body_of_its_latest_attempt() {
     let node = Node::start().await;
     let answers = [
-        (Answer::StatusWithBody(500, "first".to_owned()), json!("first")),
-        (Answer::StatusWithBody(503, "second".to_owned()), json!("second")),
-        (Answer::Status(500), json!("")),
-        (Answer::StatusWithBody(500, "fourth".to_owned()), json!("fourth")),
+        (ReceiverResponse::StatusWithBody(500, "first".to_owned()), json!("first")),
+        (ReceiverResponse::StatusWithBody(503, "second".to_owned()), json!("second")),
+        (ReceiverResponse::Status(500), json!("")),
+        (ReceiverResponse::StatusWithBody(500, "fourth".to_owned()), json!("fourth")),
         (misbehave(Misbehaviour::Close), Value::Null),
     ];
     let (given, asked) = (answers.clone(), AtomicUsize::new(0));
@@ -314,7 +314,7 @@ async fn each_delivery_keeps_only_the_body_of_its_latest_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_keeps_what_its_flags_say() {
     let database = postgres::database().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "thanks".to_owned())).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "thanks".to_owned())).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
@@ -347,7 +347,7 @@ async fn the_program_keeps_what_its_flags_say() {
 #[tokio::test]
 async fn restored_payloads_are_deleted_again_within_a_day() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let setup = node.setup().await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
@@ -367,7 +367,7 @@ async fn restored_payloads_are_deleted_again_within_a_day() {
 #[tokio::test]
 async fn a_deleted_webhook_keeps_no_response_bodies() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::StatusWithBody(200, "an answer".to_owned())).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "an answer".to_owned())).await;
     let setup = node.setup().await;
     let (deleted, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;

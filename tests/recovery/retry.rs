@@ -6,7 +6,7 @@ use rewards_ledger::ledger::FIRST_SHARD;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
-use webhook_client::receiver::{Answer, Received};
+use webhook_client::receiver::{Received, ReceiverResponse};
 
 use super::management::detail;
 use super::{order, send, sound, switch, webhook};
@@ -159,7 +159,7 @@ async fn one_of_two_concurrent_retries_is_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_worker_picks_up_a_retry_with_or_without_a_notification() {
     let node = Node::start().await;
-    let (receiver, mut arrived) = receiver(|r| Answer::Status(if r.path == "/later" { 200 } else { 500 })).await;
+    let (receiver, mut arrived) = receiver(|r| ReceiverResponse::Status(if r.path == "/later" { 200 } else { 500 })).await;
     let setup = node.setup().await;
     let client = &setup.client;
     for is_told in [true, false] {
@@ -201,7 +201,7 @@ async fn a_running_worker_picks_up_a_retry_with_or_without_a_notification() {
 #[tokio::test]
 async fn a_retry_that_is_asked_for_during_an_attempt_keeps_its_time() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(500)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(500)).await;
     let setup = node.setup().await;
     let client = &setup.client;
     let (id, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;

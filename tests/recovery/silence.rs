@@ -1,6 +1,6 @@
 //! Switching off a webhook, or ending a replay, with any number of pending deliveries.
 
-use ledger_projections::deliveries::{MOST_SILENCED, SILENCE, STOP};
+use ledger_projections::deliveries::{MAX_FAILED_PER_TRANSACTION, SILENCE, STOP};
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::projector::{Projector, Step};
@@ -51,14 +51,14 @@ async fn pending_deliveries_fail_in_short_transactions_and_the_projection_then_c
     let (other, _) = webhook(&node, &setup.client, "https://example.com/two", &["order.created"]).await;
     node.project().await;
     let left = 2_000;
-    backlog(&node, id, (2 * MOST_SILENCED + left).try_into().unwrap()).await;
+    backlog(&node, id, (2 * MAX_FAILED_PER_TRANSACTION + left).try_into().unwrap()).await;
     backlog(&node, other, 10).await;
     let path = format!("/webhooks/{id}");
     node.client(&setup.client, "PUT", &path, json!({"is_active": false})).await.data(200);
     order(&node, &setup).await;
 
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
-    for left in [MOST_SILENCED + left, left] {
+    for left in [MAX_FAILED_PER_TRANSACTION + left, left] {
         assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
         assert_eq!(pending(&node, id).await, left);
     }
@@ -79,7 +79,7 @@ async fn pending_deliveries_of_a_replay_fail_in_short_transactions() {
     let replay = node.operator("POST", &path, json!({"kind": "missed"})).await.data(201)["replay"]["id"].as_i64().unwrap();
     node.project().await;
     let left = 2_000;
-    backlog(&node, id, (MOST_SILENCED + left).try_into().unwrap()).await;
+    backlog(&node, id, (MAX_FAILED_PER_TRANSACTION + left).try_into().unwrap()).await;
     // All but ten belong to the replay.
     of_replays(&node, replay, "delivery_id % 1000000 > 10").await;
     node.operator("POST", &format!("/replays/{replay}/cancel"), Value::Null).await.data(200);
@@ -111,7 +111,7 @@ async fn pending_deliveries_of_a_replay_are_found_among_many_others() {
         }
         let explain = format!(
             "BEGIN; DEALLOCATE ALL; PREPARE stop (smallint, bigint[], bigint) AS {STOP};
-             EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE stop (1, '{{7}}', {MOST_SILENCED}); ROLLBACK"
+             EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE stop (1, '{{7}}', {MAX_FAILED_PER_TRANSACTION}); ROLLBACK"
         );
         let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
         let plan: Value = sqlx::Row::get(&rows[0], 0);

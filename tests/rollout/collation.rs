@@ -6,7 +6,7 @@ use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
 use rewards_ledger::ledger::{self, commands};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::expansion::last_release;
 use super::load::{Load, Shop};
@@ -74,7 +74,7 @@ async fn the_schema_is_contracted_in_a_database_that_has_rows() {
     let url = of_libc(&server, "upgraded").await;
     let options: PgConnectOptions = url.parse().unwrap();
     migrate_to(last_release().schema, &options).await.unwrap();
-    let (receiver, _received) = shop::receiver(|_| Answer::Status(200)).await;
+    let (receiver, _received) = shop::receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let trust = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];

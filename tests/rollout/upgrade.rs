@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use sqlx::{Connection, PgConnection};
 use tokio::process::Command;
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use super::expansion::last_release;
 use super::load::{Load, Shop};
@@ -111,7 +111,7 @@ fn prepared(directory: &Path) -> &Path {
 async fn the_last_release_and_this_build_work_side_by_side_through_the_migration() {
     let Some(last) = program_of_last_release().await else { return };
     let server = postgres::own_server(false).await;
-    let (receiver, _received) = shop::receiver(|_| Answer::Status(200)).await;
+    let (receiver, _received) = shop::receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let trust = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];

@@ -9,7 +9,7 @@ use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::{Command, CommandResult, Ledger, commands, stock};
 use rewards_ledger::sandbox::cards::Course;
-use rewards_ledger::sandbox::{Pace, Sandbox, SandboxError, open as open_if};
+use rewards_ledger::sandbox::{Delays, Sandbox, SandboxError, open as open_if};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -30,7 +30,7 @@ struct Stage {
     _database: TestDatabase,
 }
 
-const PACE: Pace = Pace { rest_after: TimeDelta::seconds(60), late_after: TimeDelta::seconds(600) };
+const PACE: Delays = Delays { rest_after: TimeDelta::seconds(60), late_after: TimeDelta::seconds(600) };
 
 impl Stage {
     async fn open() -> Stage {

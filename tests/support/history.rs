@@ -21,7 +21,7 @@ use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands, images};
 use rewards_ledger::reconciliation::statements::{self, Source};
-use rewards_ledger::secrets::seal::Private;
+use rewards_ledger::secrets::seal::Secret;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
 
@@ -47,9 +47,9 @@ fn create_user(account_id: i64, email: &str) -> Command {
     Command::CreateUser(CreateUser {
         account_id,
         role: UserRole::Operator,
-        email: Private::new(email),
+        email: Secret::new(email),
         email_lookup: super::ledger::keyring().fingerprint("user.email", email),
-        password_hash: Private::new("none"),
+        password_hash: Secret::new("none"),
     })
 }
 
@@ -62,19 +62,19 @@ impl Shop {
         let issue = commands::IssueCredential {
             account_id: self.customer.account_id,
             name: "key".into(),
-            api_key: Private::new("abcdefgh-rest"),
-            api_secret: Private::new("secret"),
+            api_key: Secret::new("abcdefgh-rest"),
+            api_secret: Secret::new("secret"),
         };
         let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
         let (account_id, credential_id) = (credential.account_id, credential.id);
-        let new_secret = Private::new("signing");
+        let new_secret = Secret::new("signing");
         let is_required = true;
         self.run(commands::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
         self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret }).await;
         let user_id = self.user(account_id, "a@example.com").await;
         self.user(account_id, "b@example.com").await;
         let change =
-            ChangeUser { account_id, user_id, role: Some(UserRole::Owner), password_hash: Some(Private::new("$argon2id$")) };
+            ChangeUser { account_id, user_id, role: Some(UserRole::Owner), password_hash: Some(Secret::new("$argon2id$")) };
         self.run(Command::ChangeUser(change)).await;
         self.run(commands::EndSessions { account_id, user_id }).await;
         self.run(commands::RemoveUser { account_id, user_id }).await;
@@ -98,7 +98,7 @@ impl Shop {
             self.run(commands::CancelOrder {
                 account_id: Some(self.customer.account_id),
                 order_id,
-                reason: Some(Private::new("why")),
+                reason: Some(Secret::new("why")),
             })
             .await;
         }
@@ -127,7 +127,7 @@ impl Shop {
         let left = self.history().await;
         let Left { all, late, .. } = left;
         for direction in [Direction::Credit, Direction::Debit] {
-            let (wallet_id, amount, reason) = (self.customer.wallet_id, money("1.50"), Private::new("a correction"));
+            let (wallet_id, amount, reason) = (self.customer.wallet_id, money("1.50"), Secret::new("a correction"));
             self.run(commands::AdjustWallet { wallet_id, direction, amount, reason }).await;
         }
         self.access().await;
@@ -157,12 +157,12 @@ impl Shop {
     /// Makes a revoked API key, a revoked operator token, a blocked address, and an incident of the log.
     pub async fn access(&self) {
         let account_id = self.customer.account_id;
-        let (api_key, api_secret) = (Private::new("ijklmnop-rest"), Private::new("secret"));
+        let (api_key, api_secret) = (Secret::new("ijklmnop-rest"), Secret::new("secret"));
         let issue = commands::IssueCredential { account_id, name: "another".into(), api_key, api_secret };
         let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
         self.run(commands::RevokeCredential { account_id, credential_id: credential.id }).await;
         for (name, is_revoked) in [("ada", true), ("grace", false)] {
-            let token = IssueOperatorToken::of(name, OperatorRole::Finance, &Private::new(name));
+            let token = IssueOperatorToken::of(name, OperatorRole::Finance, &Secret::new(name));
             let CommandResult::OperatorToken { id } = self.run(Command::IssueOperatorToken(token)).await else { panic!() };
             if is_revoked {
                 self.run(commands::RevokeOperatorToken { id }).await;
@@ -184,7 +184,7 @@ impl Shop {
             signed: Some(SignedTree { size: 500, root: "AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=".to_owned() }),
             kept: None,
             refusal: "the log ends at position 450".to_owned(),
-            reason: Private::new("a disk failed"),
+            reason: Secret::new("a disk failed"),
             known: 0,
         };
         let record = || Command::RecordLogIncident(incident.clone());
@@ -210,7 +210,7 @@ impl Shop {
             Subject::Statement { id, line: Some(1) },
             Subject::Statement { id, line: None },
         ] {
-            let reason = Private::new("they asked for it");
+            let reason = Secret::new("they asked for it");
             let report = eraser::erase(&self.ledger, subject, &reason, &origin(), |_| {}).await.unwrap();
             assert_eq!(report.events.len(), 1, "{subject:?}");
         }
@@ -257,10 +257,10 @@ impl Shop {
         let CommandResult::Statement { statement, is_new: true } = imported else { panic!() };
         let statement_id = statement.id;
         for (line, decision) in [(1, Decision::Funding { transaction_id: 1 }), (2, Decision::Ignored)] {
-            let reason = Private::new("because");
+            let reason = Secret::new("because");
             self.run(Command::DecideMatch(DecideMatch { statement_id, line, decision, reason })).await;
         }
-        self.run(commands::RevokeMatchDecision { statement_id, line: 2, reason: Private::new("no") }).await;
+        self.run(commands::RevokeMatchDecision { statement_id, line: 2, reason: Secret::new("no") }).await;
         statement_id
     }
 
@@ -284,7 +284,7 @@ impl Shop {
             self.payout(to, "50.00").await,
             self.payout(to, "60.00").await,
         ];
-        let reason = Some(Private::new("the account is closed"));
+        let reason = Some(Secret::new("the account is closed"));
         for (payout_id, outcome) in [(paid, PayoutOutcome::Paid), (failed, PayoutOutcome::Failed { reason })] {
             self.run(commands::SettlePayout { payout_id, outcome }).await;
         }

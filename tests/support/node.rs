@@ -10,7 +10,7 @@ use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands};
 use rewards_ledger::node::serving::{self, ApiSettings, Connections};
-use rewards_ledger::secrets::seal::{Private, random_secret};
+use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub struct Node {
     pub sessions: Sessions,
     pub public_log: PublicLog,
     url: String,
-    token: Private,
+    token: Secret,
     http: reqwest::Client,
     server: AbortHandle,
     is_sandbox: bool,
@@ -225,13 +225,13 @@ impl Node {
         self.operator_with(&self.token, method, path, body).await
     }
 
-    pub async fn operator_with(&self, token: &Private, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn operator_with(&self, token: &Secret, method: &str, path: &str, body: Value) -> Answer {
         let request = self.request(method, &format!("/admin/v1{path}")).bearer_auth(token.expose());
         self.send(with_json(request, &body)).await
     }
 
     /// Creates an operator with this role and returns its token.
-    pub async fn token(&self, role: Role) -> Private {
+    pub async fn token(&self, role: Role) -> Secret {
         let token = random_secret();
         run(&self.ledger, Command::IssueOperatorToken(IssueOperatorToken::of(role.as_str(), role, &token))).await;
         token
@@ -284,7 +284,7 @@ impl Node {
     }
 
     async fn session(&self, id: i64, account_id: i64, email: &str) -> User {
-        let (granted, cookie) = self.sessions.log_in(email, Private::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
+        let (granted, cookie) = self.sessions.log_in(email, Secret::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
         User {
             id,
             account_id,

@@ -14,7 +14,7 @@ use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::commands::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
 use rewards_ledger::ledger::projector::{Projector, Step};
 use rewards_ledger::ledger::{Command, CommandResult, Ledger, NewDeliveries, commands, connect};
-use rewards_ledger::secrets::seal::{Private, random_secret};
+use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
@@ -85,7 +85,7 @@ impl Shop {
         let vouchers = (1..=count)
             .map(|row| NewVoucher {
                 row,
-                card_number: Private::new(format!("{prefix}-{row}")),
+                card_number: Secret::new(format!("{prefix}-{row}")),
                 pin: None,
                 claim_url: None,
                 reference: None,
@@ -132,8 +132,8 @@ impl Shop {
     pub async fn webhook_for(&self, account_id: AccountId, url: &str, events: &[WebhookEventType]) -> (WebhookId, String) {
         let command = RegisterWebhook {
             account_id,
-            name: Private::new("test"),
-            url: Private::new(url),
+            name: Secret::new("test"),
+            url: Secret::new(url),
             events: events.to_vec(),
             credential_id: None,
             new_secret: random_secret(),
@@ -149,8 +149,8 @@ impl Shop {
             kind: BeneficiaryKind::Bank,
             country: "DE".to_owned(),
             currency: "EUR".parse().unwrap(),
-            profile: Private::new(r#"{"name":"Ada","account_last4":"3000","bank_code":null}"#),
-            account_number: Private::new("DE89370400440532013000"),
+            profile: Secret::new(r#"{"name":"Ada","account_last4":"3000","bank_code":null}"#),
+            account_number: Secret::new("DE89370400440532013000"),
         };
         let CommandResult::Beneficiary(view) = self.run(Command::AddBeneficiary(command)).await else { panic!("no beneficiary") };
         view.beneficiary.id
@@ -224,7 +224,7 @@ pub fn sender(settings: SenderSettings) -> Arc<Sender> {
 
 /// Starts a receiver on this machine that answers with `respond`.
 pub async fn receiver(
-    respond: impl Fn(&Received) -> receiver::Answer + Send + Sync + 'static,
+    respond: impl Fn(&Received) -> receiver::ReceiverResponse + Send + Sync + 'static,
 ) -> (Receiver, mpsc::UnboundedReceiver<Received>) {
     let settings = ReceiverSettings {
         listen: ([127, 0, 0, 1], 0).into(),

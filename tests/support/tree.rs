@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rewards_ledger::ledger::Ledger;
-use rewards_ledger::ledger::connect::is_passing;
+use rewards_ledger::ledger::connect::is_transient;
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::memory::Memory;
 use rewards_ledger::transparency::projector::{Step, TreeProjector};
@@ -69,7 +69,7 @@ impl Tree {
             match self.projector.once(SHARD).await {
                 Ok(Step::Idle) => return self.newest().await.size,
                 Ok(_) => {}
-                Err(TreeError::Database(error)) if !is_cut && is_passing(&error) => is_cut = true,
+                Err(TreeError::Database(error)) if !is_cut && is_transient(&error) => is_cut = true,
                 Err(error) => panic!("the tree does not grow: {error}"),
             }
         }

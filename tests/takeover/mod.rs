@@ -6,17 +6,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
-use webhook_client::receiver::Answer;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::postgres;
 use crate::support::program::{Program, run};
 use crate::support::shop::receiver;
-use crate::support::wait::{is_true, until, until_true, until_within};
-
-/// "Within seconds", with room for a busy machine.
-const SECONDS: Duration = Duration::from_secs(20);
-/// Time after which the transaction of a frozen node is ended. That of a killed node ends at once.
-const HELD: Duration = Duration::from_secs(3);
+use crate::support::wait::{until, until_true};
 
 /// Freezes a node between two of its steps, so that it holds nothing.
 async fn frozen_at_rest(node: &Program, pool: &PgPool) {
@@ -87,7 +82,7 @@ const FULFILMENT: Work = Work {
 /// Holds a node in the middle of some work, sends it the signal `harm`, and waits until another node continues.
 async fn taken_over(work: Work, harm: Signal) {
     let Work { roles, beside, writes, is_done } = work;
-    let (receiver, _arrived) = receiver(|_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
@@ -129,8 +124,7 @@ async fn taken_over(work: Work, harm: Signal) {
     first.signal(harm);
     other.signal(Signal::SIGCONT);
     lock.commit().await.unwrap();
-    let patience = if harm == Signal::SIGSTOP { HELD + SECONDS } else { SECONDS };
-    until_within(patience, "the other node continues", async || is_true(&pool, is_done).await).await;
+    until_true("the other node continues", &pool, is_done).await;
 
     if harm == Signal::SIGSTOP {
         // It can no longer write the rest of its transaction, and continues beside the other node.

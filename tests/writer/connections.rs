@@ -31,7 +31,7 @@ async fn a_pool_retries_a_statement_with_an_outdated_plan_on_a_new_connection() 
     sqlx::raw_sql("ALTER TABLE changed ADD COLUMN two text DEFAULT 'new'").execute(&mut admin).await.unwrap();
 
     let refused = sqlx::query(select).bind(1).fetch_one(&mut dedicated).await.unwrap_err();
-    assert!(is_plan_outdated(&refused) && connect::is_passing(&refused), "{refused}");
+    assert!(is_plan_outdated(&refused) && connect::is_transient(&refused), "{refused}");
     assert!(dedicated.is_broken(), "the connection must not be used again");
     let rows = sqlx::query_as::<_, (i32, String)>(select).bind(1).fetch_all(&pool).await.unwrap();
     assert_eq!(rows, [(1, "new".to_owned())]);

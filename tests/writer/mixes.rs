@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rewards_ledger::audit::verify;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::commands::NewVoucher;
-use rewards_ledger::secrets::seal::Private;
+use rewards_ledger::secrets::seal::Secret;
 use rewards_ledger::telemetry::Metrics;
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +73,7 @@ impl Client {
         let mut order = self.customer.order("10.00", self.random.random_range(1..4));
         let reference = self.random.random_bool(0.5).then(|| format!("{}-{n}", self.number));
         order.client_reference.clone_from(&reference);
-        order.metadata = self.random.random_bool(0.3).then(|| Private::new(format!("{{\"n\":{n}}}")));
+        order.metadata = self.random.random_bool(0.3).then(|| Secret::new(format!("{{\"n\":{n}}}")));
         let mut key_hash = [0; 32];
         key_hash[..16].copy_from_slice(&((u128::from(self.number) << 64) | n as u128).to_be_bytes());
         let key = self.random.random_bool(0.5).then_some(Idempotency { key_hash, fingerprint: [1; 32], render });
@@ -139,7 +139,7 @@ impl Client {
         let vouchers: Vec<_> = (1..=self.random.random_range(1..8))
             .map(|row| NewVoucher {
                 row,
-                card_number: Private::new(format!("{}-{n}-{row}", self.number)),
+                card_number: Secret::new(format!("{}-{n}-{row}", self.number)),
                 pin: None,
                 claim_url: None,
                 reference: None,

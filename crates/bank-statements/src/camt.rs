@@ -5,7 +5,7 @@ use chrono::NaiveDate;
 use rust_decimal::Decimal;
 
 use crate::amount;
-use crate::lines::{self, Direction, IsCurrency, Line, LineError};
+use crate::lines::{self, BankLine, Direction, IsCurrency, LineError};
 use crate::xml::{Element, XmlError, each};
 
 /// Path from the document's root to a statement, and the parts of a statement that are read: its account and its
@@ -19,7 +19,7 @@ const NOT_PROVIDED: &str = "NOTPROVIDED";
 ///
 /// # Errors
 /// See [`LineError`].
-pub fn lines(text: &str, is_currency: IsCurrency) -> Result<Vec<Line>, LineError> {
+pub fn lines(text: &str, is_currency: IsCurrency) -> Result<Vec<BankLine>, LineError> {
     let (mut lines, mut entries) = (vec![], 0);
     // The account precedes the bookings. A statement without an account must not inherit the account of the previous one.
     let mut account_of = (0, None);
@@ -31,7 +31,7 @@ pub fn lines(text: &str, is_currency: IsCurrency) -> Result<Vec<Line>, LineError
         entries += 1;
         let of_entry = of_entry(&part, is_currency).map_err(|problem| LineError::Row { row: entries, problem })?;
         let account = if account_of.0 == statement { account_of.1.clone() } else { None };
-        lines.extend(of_entry.into_iter().map(|line| Line { account: account.clone(), ..line }));
+        lines.extend(of_entry.into_iter().map(|line| BankLine { account: account.clone(), ..line }));
         lines::bounded(&lines)
     })?;
     if !is_statement {
@@ -52,7 +52,7 @@ fn account(element: &Element) -> Option<String> {
     id.and_then(lines::account)
 }
 
-fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<Line>, &'static str> {
+fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<BankLine>, &'static str> {
     // The status is a text up to version 001.07, and a code inside the element in later versions.
     let status = entry.text_at(&["Sts", "Cd"]).or_else(|| entry.text_at(&["Sts"]));
     if status.is_some_and(|status| status != "BOOK") {
@@ -65,7 +65,7 @@ fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<Line>, &'sta
     let direction = direction(entry)?.ok_or("has no CdtDbtInd")?;
     let booked_on = day(entry, "BookgDt").or_else(|| day(entry, "ValDt")).ok_or("has no BookgDt and no ValDt")?;
     let is_reversal = matches!(entry.text_at(&["RvslInd"]), Some("true" | "1"));
-    let whole = Line {
+    let whole = BankLine {
         number: 0,
         booked_on,
         amount,
@@ -80,14 +80,14 @@ fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<Line>, &'sta
     let parts = details.iter().map(|details| part(details, &whole, is_currency)).collect::<Result<Vec<_>, _>>()?;
     if let [(only, _)] = &*parts {
         // A single payment: the booked amount is the entry's.
-        return Ok(vec![Line { amount, ..only.clone() }]);
+        return Ok(vec![BankLine { amount, ..only.clone() }]);
     }
     if parts.is_empty() || parts.iter().any(|(_, has_amount)| !has_amount) {
         // Not every payment has an amount: the whole entry becomes one line with every reference in it.
         let references = whole.references.iter().cloned().chain(parts.into_iter().flat_map(|(part, _)| part.references));
-        return Ok(vec![Line { references: distinct(references), ..whole }]);
+        return Ok(vec![BankLine { references: distinct(references), ..whole }]);
     }
-    let signed = |line: &Line| if line.direction == direction { line.amount } else { -line.amount };
+    let signed = |line: &BankLine| if line.direction == direction { line.amount } else { -line.amount };
     if parts.iter().map(|(part, _)| signed(part)).sum::<Decimal>() != amount {
         return Err("has payments that do not add up to its Amt");
     }
@@ -95,7 +95,7 @@ fn of_entry(entry: &Element, is_currency: IsCurrency) -> Result<Vec<Line>, &'sta
 }
 
 /// Reads one payment of an entry. The flag tells whether it states its own amount.
-fn part(details: &Element, whole: &Line, is_currency: IsCurrency) -> Result<(Line, bool), &'static str> {
+fn part(details: &Element, whole: &BankLine, is_currency: IsCurrency) -> Result<(BankLine, bool), &'static str> {
     let said = details.at(&["Amt"]).or_else(|| details.at(&["AmtDtls", "TxAmt", "Amt"]));
     let said = said
         .map(|said| money(said, is_currency))
@@ -111,7 +111,7 @@ fn part(details: &Element, whole: &Line, is_currency: IsCurrency) -> Result<(Lin
     found.extend(structured.filter_map(|strd| strd.text_at(&["CdtrRefInf", "Ref"])).map(str::to_owned));
     let unstructured = remittance.into_iter().flat_map(|remittance| remittance.all("Ustrd")).map(|text| text.text.as_str());
     let text: Vec<&str> = unstructured.chain(details.text_at(&["AddtlTxInf"])).filter(|text| !text.is_empty()).collect();
-    let line = Line {
+    let line = BankLine {
         amount: said.unwrap_or(whole.amount),
         direction: direction(details)?.unwrap_or(whole.direction),
         references: distinct(found.into_iter().chain(whole.references.iter().cloned())),

@@ -67,7 +67,7 @@ pub(crate) fn currency(code: &str, is_currency: IsCurrency) -> Result<String, &'
 
 /// A booking on the bank's side: money that moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct BankLine {
     /// Number of the line, from 1, in the order of the statement.
     pub number: i32,
     pub booked_on: NaiveDate,
@@ -89,11 +89,11 @@ pub struct Line {
     pub account: Option<String>,
 }
 
-impl Line {
+impl BankLine {
     /// Returns the text that identifies the same line in two files: everything but its number and its account. Not every
     /// file states the account, so callers compare accounts separately.
     pub fn identity(&self) -> String {
-        let Line { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
+        let BankLine { booked_on, amount, currency, direction, is_reversal, references, text, .. } = self;
         let direction = direction.as_str();
         format!(
             "{booked_on}\n{amount} {currency} {direction} {is_reversal}\n{}\n{}",
@@ -116,7 +116,7 @@ pub fn may_be_one_account(one: Option<&str>, other: Option<&str>) -> bool {
 }
 
 /// Returns the identities of lines. Equal lines of one account in one file are distinguished by a counter.
-pub fn identities(lines: &[Line]) -> Vec<String> {
+pub fn identities(lines: &[BankLine]) -> Vec<String> {
     let mut seen: HashMap<(Option<&str>, String), usize> = HashMap::new();
     let mut identities = Vec::with_capacity(lines.len());
     for line in lines {
@@ -132,18 +132,18 @@ pub fn identities(lines: &[Line]) -> Vec<String> {
 ///
 /// # Errors
 /// Returns an error when there are more than [`MAX_LINES`].
-pub(crate) fn bounded(lines: &[Line]) -> Result<(), LineError> {
+pub(crate) fn bounded(lines: &[BankLine]) -> Result<(), LineError> {
     if lines.len() > MAX_LINES { Err(LineError::File("has more than 50,000 lines: import it in parts")) } else { Ok(()) }
 }
 
 /// Numbers the lines, and cuts their references and texts to [`MAX_TEXT`].
-pub(crate) fn numbered(lines: Vec<Line>) -> Result<Vec<Line>, LineError> {
+pub(crate) fn numbered(lines: Vec<BankLine>) -> Result<Vec<BankLine>, LineError> {
     bounded(&lines)?;
     if lines.is_empty() {
         return Err(LineError::File("has no booked lines"));
     }
     let cut = |text: String| text.chars().filter(|c| *c != '\0').take(MAX_TEXT).collect::<String>();
-    let numbered = lines.into_iter().zip(1..).map(|(line, number)| Line {
+    let numbered = lines.into_iter().zip(1..).map(|(line, number)| BankLine {
         number,
         references: line.references.into_iter().map(cut).collect(),
         text: line.text.map(cut),
@@ -204,7 +204,7 @@ impl Default for Columns {
 ///
 /// # Errors
 /// See [`LineError`].
-pub fn from_csv(text: &str, columns: &Columns, is_currency: IsCurrency) -> Result<Vec<Line>, LineError> {
+pub fn from_csv(text: &str, columns: &Columns, is_currency: IsCurrency) -> Result<Vec<BankLine>, LineError> {
     let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     let most = [b',', b';', b'\t'].into_iter().max_by_key(|d| first.bytes().filter(|byte| byte == d).count());
@@ -255,7 +255,7 @@ fn line(
     places: &Places,
     columns: &Columns,
     is_currency: IsCurrency,
-) -> Result<Option<Line>, &'static str> {
+) -> Result<Option<BankLine>, &'static str> {
     let value = |place: usize| record.get(place).filter(|value| !value.is_empty());
     let date = value(places.date).ok_or("has no date")?;
     let booked_on =
@@ -280,7 +280,7 @@ fn line(
             _ => return Err("has a direction other than CREDIT and DEBIT"),
         },
     };
-    Ok(Some(Line {
+    Ok(Some(BankLine {
         number: 0,
         booked_on,
         amount: positive,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use chrono::{NaiveDate, TimeDelta};
 use rust_decimal::Decimal;
 
-use crate::lines::{Direction, Line, may_be_one_account};
+use crate::lines::{BankLine, Direction, may_be_one_account};
 
 /// Largest differences between a line and the payment that it is matched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Candidate {
 /// A line of a statement to be matched.
 #[derive(Clone, Debug)]
 pub struct Open<'a> {
-    pub line: &'a Line,
+    pub line: &'a BankLine,
     /// Set when a person has decided about this line.
     pub is_decided: bool,
     /// Set when an earlier statement contains the same line.
@@ -205,7 +205,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    fn hits(&self, line: &Line, tolerance: Tolerance) -> Hits {
+    fn hits(&self, line: &BankLine, tolerance: Tolerance) -> Hits {
         let fits = |at: &usize| {
             let candidate = self.candidates[*at];
             candidate.currency == line.currency && candidate.direction == line.direction && !line.is_reversal

@@ -40,7 +40,7 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(75);
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Function that chooses the response to a request.
-pub type Respond = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
+pub type Respond = Arc<dyn Fn(&Received) -> ReceiverResponse + Send + Sync>;
 
 /// Handler of a connection in place of the HTTP server, so that a test receiver can break any rule of HTTP. It ends when the
 /// receiver stops.
@@ -87,7 +87,7 @@ impl fmt::Debug for ReceiverSettings {
 
 /// Response of a receiver.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum ReceiverResponse {
     /// A status with an empty body.
     Status(u16),
     /// A status with a body.
@@ -279,21 +279,21 @@ async fn answer(
     let _ = shared.arrivals.send(received);
 
     Ok(match answer {
-        Answer::Status(status) => with_status(status, String::new()),
-        Answer::StatusWithBody(status, body) => with_status(status, body),
-        Answer::Delayed(pause, status) => {
+        ReceiverResponse::Status(status) => with_status(status, String::new()),
+        ReceiverResponse::StatusWithBody(status, body) => with_status(status, body),
+        ReceiverResponse::Delayed(pause, status) => {
             tokio::time::sleep(pause).await;
             with_status(status, String::new())
         }
-        Answer::Redirect(target) => {
+        ReceiverResponse::Redirect(target) => {
             let mut response = with_status(302, String::new());
             if let Ok(target) = HeaderValue::from_str(&target) {
                 response.headers_mut().insert(LOCATION, target);
             }
             response
         }
-        Answer::Hang => pending().await,
-        Answer::TakeOver(takeover) => {
+        ReceiverResponse::Hang => pending().await,
+        ReceiverResponse::TakeOver(takeover) => {
             let _ = take_over.send(takeover).await;
             pending().await
         }

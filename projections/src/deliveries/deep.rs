@@ -10,7 +10,7 @@ use ledger_events::{AccountId, ShardId};
 use sqlx::QueryBuilder;
 
 use super::model::PENDING;
-use crate::listing::marks::DELIVERIES;
+use crate::listing::page_anchors::DELIVERIES;
 use crate::listing::pages::{self, DELIVERED, DELIVERY_GROUPS, FAILED, Group, Grouped, Thresholds};
 
 /// Range of wanted rows, out of `total` rows that match a filter. Row 0 is the newest.

@@ -6,12 +6,12 @@
 //! own record of what it does with a delivery (`delivery_state`, `delivery_attempts`).
 
 mod deep;
+mod history;
 mod model;
 mod pending;
 mod read;
 mod retried;
 mod statistics;
-mod told;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -27,11 +27,11 @@ use uuid::Uuid;
 
 use crate::webhooks::{self, WebhookRow};
 use crate::{ProjectionError, envelope, orders};
+pub use history::{DeliveryHistory, of_order};
 pub use model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, Retry};
 pub use read::{find, list, list_by, retryable};
 pub use statistics::{Statistics, statistics};
-pub use told::{Told, of_order};
-pub use write::{MOST_SILENCED, SILENCE, STOP, forget_payloads, silence, write, write_shadow};
+pub use write::{MAX_FAILED_PER_TRANSACTION, SILENCE, STOP, fail_pending, forget_payloads, write, write_shadow};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];

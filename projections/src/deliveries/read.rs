@@ -9,12 +9,12 @@ use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::deep::{Wanted, nearer};
+use super::history;
 use super::model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, FAILED, PENDING, Retry, webhooks_of};
 use super::pending;
 use super::retried::AllRetried;
-use super::told;
 use crate::known;
-use crate::listing::marks::{DELIVERIES, Span};
+use crate::listing::page_anchors::{DELIVERIES, Span};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
 use crate::page::{self, Listed, Page};
 
@@ -243,7 +243,7 @@ pub async fn find(
     if !retries.is_empty() {
         AllRetried::find(&mut *pool.acquire().await?, shard, account, retries).await?.show(&mut delivery);
     }
-    let attempts = told::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
+    let attempts = history::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))
 }
 

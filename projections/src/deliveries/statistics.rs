@@ -9,7 +9,7 @@ use super::model::{FAILED, PENDING, Retry, webhooks_of};
 use super::read::count_state;
 use super::retried::AllRetried;
 use crate::listing::EVERY;
-use crate::listing::marks::DELIVERIES;
+use crate::listing::page_anchors::DELIVERIES;
 use crate::listing::pages::{self, Group};
 use crate::page;
 

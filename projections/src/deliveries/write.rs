@@ -9,13 +9,13 @@ use sqlx::Postgres;
 use uuid::Uuid;
 
 use super::{EnvelopeRow, Made, NAME, Retried};
-use crate::listing::derive;
+use crate::listing::maintain;
 use crate::{ProjectionError, webhooks};
 
 /// Maximum number of deliveries that one transaction fails, for webhooks that were switched off and replays that
 /// were stopped. Each transaction searches all deliveries of a replay for the rest. With a smaller limit, that
 /// search would cost more than the updates.
-pub const MOST_SILENCED: usize = 20_000;
+pub const MAX_FAILED_PER_TRANSACTION: usize = 20_000;
 
 /// Fails up to `$3` of the pending deliveries that a query of `$1` and `$2` selects.
 macro_rules! fail_pending {
@@ -50,11 +50,11 @@ pub const STOP: &str = fail_pending!(
 );
 
 /// Fails the pending deliveries of webhooks that a batch switches off and of replays that it stops, up to
-/// [`MOST_SILENCED`].
+/// [`MAX_FAILED_PER_TRANSACTION`].
 ///
 /// Returns whether that was all. If not, the caller commits this part and processes the batch again.
-pub async fn silence(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
-    let mut left = i64::try_from(MOST_SILENCED).unwrap_or(i64::MAX);
+pub async fn fail_pending(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
+    let mut left = i64::try_from(MAX_FAILED_PER_TRANSACTION).unwrap_or(i64::MAX);
     let webhooks: Vec<_> = made.silenced.iter().copied().collect();
     let replays: Vec<_> = made.stopped.iter().copied().collect();
     let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain([(STOP, &replays)]);
@@ -107,7 +107,7 @@ async fn count(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(
     let groups: Vec<_> =
         groups.into_iter().map(|((account, webhook, event_type), n)| (account, webhook, event_type, n)).collect();
     let given: Vec<_> = made.deliveries.iter().filter_map(|delivery| Some((delivery.account_id, delivery.id?))).collect();
-    Ok(derive::count_deliveries(conn, shard, &groups, &given).await?)
+    Ok(maintain::count_deliveries(conn, shard, &groups, &given).await?)
 }
 
 /// Sets failed deliveries back to pending, due now. They keep their number of used attempts.

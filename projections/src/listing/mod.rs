@@ -7,11 +7,11 @@
 //! Placing an order writes none of it. Rows are never deleted and their keys only grow, so an ordinal stays valid
 //! forever. The counts of orders follow the log.
 
-pub mod derive;
-pub mod marks;
+pub mod maintain;
 pub mod moves;
+pub mod page_anchors;
 pub mod pages;
-pub mod stretches;
+pub mod segments;
 
 /// Number of rows from one anchor to the next.
 pub const EVERY: i64 = 500;

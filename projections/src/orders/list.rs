@@ -7,10 +7,10 @@ use ledger_events::{AccountId, Position, ProductId, ShardId, placement};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::{OrderRow, order_columns, rows};
-use crate::listing::marks::{self, ORDERS, Span};
 use crate::listing::moves::Uncounted;
+use crate::listing::page_anchors::{self, ORDERS, Span};
 use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
-use crate::listing::stretches::{self, Stretch};
+use crate::listing::segments::{self, Segment};
 use crate::page::{self, Listed, Page};
 
 /// Filter of an order list. `account_id` is `None` for operators.
@@ -73,10 +73,10 @@ async fn list_of_account(
     let (shard, account) = owner;
     let mut span = Span { after: 0, upto: 0, after_key: 0, upto_key: Position::MAX };
     if let Some(from) = filter.created_from {
-        (span.after, span.after_key) = marks::orders_before(&mut *conn, shard, account, from).await?;
+        (span.after, span.after_key) = page_anchors::orders_before(&mut *conn, shard, account, from).await?;
     }
     if let Some(to) = filter.created_to {
-        (span.upto, span.upto_key) = marks::orders_before(&mut *conn, shard, account, to).await?;
+        (span.upto, span.upto_key) = page_anchors::orders_before(&mut *conn, shard, account, to).await?;
     }
     let is_dated = filter.created_from.is_some() || filter.created_to.is_some();
     let status = filter.status.map(OrderStatus::as_str);
@@ -87,9 +87,9 @@ async fn list_of_account(
     let (total, keys) = match (filter.product_id, status) {
         (None, None) => (span.rows(), ORDERS.keys(&mut *conn, shard, account, span, page.rows()).await?),
         (None, Some(status)) => {
-            let stretches = stretches::of_status(&mut *conn, owner, status, within, uncounted).await?;
-            let keys = stretches::keys(&mut *conn, owner, status, &stretches, page.rows()).await?;
-            (Stretch::orders_of(&stretches), keys)
+            let segments = segments::of_status(&mut *conn, owner, status, within, uncounted).await?;
+            let keys = segments::keys(&mut *conn, owner, status, &segments, page.rows()).await?;
+            (Segment::orders_of(&segments), keys)
         }
         (Some(product), status) => {
             let groups = pages::order_groups(&mut *conn, owner, Some(product), status, uncounted).await?;
@@ -111,7 +111,7 @@ async fn list_of_account(
         .bind(shard)
         .bind(account)
         .bind(keys)
-        .bind(status.map_or(marks::any_status().to_vec(), |status| vec![status]))
+        .bind(status.map_or(page_anchors::any_status().to_vec(), |status| vec![status]))
         .fetch_all(conn)
         .await?,
     )?;
@@ -134,7 +134,7 @@ async fn count_of_product(
         others.retain(|group| group.id != product);
         if Group::rows_of(&others) < Group::rows_of(groups) {
             let all = match status {
-                Some(status) => Stretch::orders_of(&stretches::of_status(&mut *conn, owner, status, within, uncounted).await?),
+                Some(status) => Segment::orders_of(&segments::of_status(&mut *conn, owner, status, within, uncounted).await?),
                 None => span.rows(),
             };
             return Ok(all - ORDER_GROUPS.count(conn, owner, &others, within).await?);
@@ -171,7 +171,7 @@ async fn list_of_all(
         order_columns!(),
         " FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL ("
     ));
-    for (n, of) in marks::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
+    for (n, of) in page_anchors::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
         if let Some(from) = filter.created_from {

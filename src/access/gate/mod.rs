@@ -19,7 +19,7 @@ use super::limits::{Block, Quota, Rule, source_network};
 use super::rate_limits::RateLimits;
 use super::{AccessError, Principal, blocks};
 use crate::heartbeat::Heartbeat;
-use crate::ledger::connect::Line;
+use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::seal::Keyring;
 use queue::GateQueue;
 pub use request::{GateRequest, LoginBudget, PresentedCredentials};
@@ -64,13 +64,19 @@ impl Gate {
     /// Starts the task that queries the database. The task ends when the last handle is dropped.
     ///
     /// Commits over `counting` may be asynchronous; commits over `durable` must be on disk.
-    pub fn start(counting: Line, durable: PgPool, keyring: Arc<Keyring>, limits: RateLimits, tasks: &TaskTracker) -> Gate {
+    pub fn start(
+        counting: DedicatedConnection,
+        durable: PgPool,
+        keyring: Arc<Keyring>,
+        limits: RateLimits,
+        tasks: &TaskTracker,
+    ) -> Gate {
         Gate::watched(counting, durable, keyring, limits, Heartbeat::default(), tasks)
     }
 
     /// Starts the task as [`Gate::start`] does, and reports its progress to a heartbeat.
     pub fn watched(
-        counting: Line,
+        counting: DedicatedConnection,
         durable: PgPool,
         keyring: Arc<Keyring>,
         limits: RateLimits,

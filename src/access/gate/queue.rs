@@ -13,7 +13,7 @@ use super::statement::answer;
 use crate::access::AccessError;
 use crate::batching;
 use crate::heartbeat::Heartbeat;
-use crate::ledger::connect::{self, Line};
+use crate::ledger::connect::{self, DedicatedConnection};
 use crate::secrets::seal::Keyring;
 
 /// Maximum number of requests in one statement, and maximum that may wait.
@@ -35,7 +35,7 @@ struct WaitingRequest {
 pub(super) struct GateQueue(mpsc::Sender<WaitingRequest>);
 
 impl GateQueue {
-    pub fn start(line: Line, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> GateQueue {
+    pub fn start(line: DedicatedConnection, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> GateQueue {
         let (requests, waiting) = mpsc::channel(QUEUE_REQUESTS);
         tasks.spawn(answer_all(line, keyring, heartbeat, waiting));
         GateQueue(requests)
@@ -52,7 +52,12 @@ impl GateQueue {
     }
 }
 
-async fn answer_all(line: Line, keyring: Arc<Keyring>, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<WaitingRequest>) {
+async fn answer_all(
+    line: DedicatedConnection,
+    keyring: Arc<Keyring>,
+    heartbeat: Heartbeat,
+    mut waiting: mpsc::Receiver<WaitingRequest>,
+) {
     let mut batch = Vec::with_capacity(BATCH_REQUESTS);
     loop {
         heartbeat.rest();

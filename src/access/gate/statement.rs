@@ -14,7 +14,7 @@ use super::{Client, Verdict};
 use crate::access::limits::{Block, Window, source_network};
 use crate::access::rate_limits::RateLimit;
 use crate::access::{ClientIdentity, Principal};
-use crate::ledger::connect::Line;
+use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::Keyring;
 
@@ -90,7 +90,7 @@ const MAC: usize = 12;
 /// # Errors
 /// Any error of the database. It is then unknown whether the requests were counted.
 pub async fn answer(
-    line: &Line,
+    line: &DedicatedConnection,
     keyring: &Keyring,
     requests: &[GateRequest],
     clock: Option<DateTime<Utc>>,

@@ -31,7 +31,7 @@ use crate::api::statements::Form;
 use crate::ledger::commands::{DecideMatch, ImportStatement};
 use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
 
 /// Maximum number of unmatched ledger entries in one response.
@@ -383,7 +383,7 @@ impl BankStatements {
         if !kept::exists(state.ledger.pool(), &shards, decision).await? {
             return Err(ApiError::invalid(field, "does not exist, or is not a funding or a paid payout"));
         }
-        let reason = Private::new(reason);
+        let reason = Secret::new(reason);
         let command = Command::DecideMatch(DecideMatch { statement_id: id.0, line: line.0, decision, reason });
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))
@@ -403,7 +403,7 @@ impl BankStatements {
         line: Path<i32>,
         body: StrictJson<RevokeDecision>,
     ) -> Result<Reply<BankStatement>, ApiError> {
-        let reason = Private::new(body.0.reason);
+        let reason = Secret::new(body.0.reason);
         let command = commands::RevokeMatchDecision { statement_id: id.0, line: line.0, reason };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))

@@ -15,8 +15,8 @@ use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, not_found};
 use crate::api::transactions::Transaction;
 use crate::ledger::history::{self, AsOf, AsOfError};
-use crate::ledger::story::{self, Chapter, Story, Telling, Who};
-use crate::secrets::seal::Private;
+use crate::ledger::timeline::{self, Timeline, TimelineDelivery, TimelineEntry, Who};
+use crate::secrets::seal::Secret;
 
 /// Resolves `as_of` to a position of the log. Returns `None` if it is absent.
 ///
@@ -140,7 +140,7 @@ struct HistoryRetry {
     actor: HistoryActor,
 }
 
-fn shown(text: Private) -> String {
+fn shown(text: Secret) -> String {
     text.expose().to_owned()
 }
 
@@ -157,7 +157,7 @@ impl From<deliveries::Attempt> for HistoryAttempt {
             attempt: attempt.attempt,
             request_id: attempt.request_id.to_string(),
             started_at: attempt.started_at.into(),
-            outcome: story::outcome(&attempt).to_owned(),
+            outcome: timeline::outcome(&attempt).to_owned(),
             response_status: attempt.response_status,
             response_time_ms: attempt.response_time_ms,
             error: attempt.error,
@@ -165,9 +165,9 @@ impl From<deliveries::Attempt> for HistoryAttempt {
     }
 }
 
-impl From<Telling> for HistoryDelivery {
-    fn from(telling: Telling) -> Self {
-        let Telling { told, webhook_name, retries } = telling;
+impl From<TimelineDelivery> for HistoryDelivery {
+    fn from(telling: TimelineDelivery) -> Self {
+        let TimelineDelivery { told, webhook_name, retries } = telling;
         Self {
             delivery_id: told.id,
             webhook_id: told.webhook_id,
@@ -184,8 +184,8 @@ impl From<Telling> for HistoryDelivery {
     }
 }
 
-impl From<Chapter> for HistoryEntry {
-    fn from(chapter: Chapter) -> Self {
+impl From<TimelineEntry> for HistoryEntry {
+    fn from(chapter: TimelineEntry) -> Self {
         let moment = chapter.recorded.moment;
         Self {
             position: moment.position,
@@ -203,7 +203,7 @@ impl From<Chapter> for HistoryEntry {
 }
 
 impl OrderHistory {
-    pub fn of(story: Story, as_of_position: Option<Position>) -> Self {
+    pub fn of(story: Timeline, as_of_position: Option<Position>) -> Self {
         let order = story.order;
         Self {
             order_id: order.id,
@@ -241,7 +241,7 @@ impl Histories {
         let pool = state.ledger.pool();
         let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
         let upto = as_of_position(pool, shard, as_of.0.as_deref()).await?;
-        let story = story::of_order(pool, Some(&state.keyring), shard, id.0, upto).await?.ok_or_else(not_found)?;
+        let story = timeline::of_order(pool, Some(&state.keyring), shard, id.0, upto).await?.ok_or_else(not_found)?;
         Ok(Reply(OrderHistory::of(story, upto)))
     }
 }

@@ -19,7 +19,7 @@ use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::texts::Texts;
 use crate::ledger::{CommandResult, commands, history, reader};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// An order with the account that it belongs to.
 #[derive(Object, Serialize)]
@@ -159,7 +159,7 @@ impl Orders {
         body: OptionalJson<CancelOrder>,
     ) -> Result<Reply<AccountOrder>, ApiError> {
         let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
-        let command = commands::CancelOrder { account_id: None, order_id: id.0, reason: body.0.reason.map(Private::new) };
+        let command = commands::CancelOrder { account_id: None, order_id: id.0, reason: body.0.reason.map(Secret::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let view = answered!(answer, CommandResult::Order(view) => view)?;
         Ok(Reply(AccountOrder { account_id: view.order.placed.account_id, order: Order::of_view(&view) }))

@@ -21,7 +21,7 @@ use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, tim
 use crate::ledger::commands::PayoutOutcome;
 use crate::ledger::texts::Texts;
 use crate::ledger::{CommandResult, commands};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// A payout with the account that it belongs to.
 #[derive(Object, Serialize)]
@@ -153,7 +153,7 @@ impl Payouts {
         let shard = state.ledger.shard_of_payout(id.0).await?.ok_or_else(not_found)?;
         let outcome = match body.0.status {
             SettledStatus::Paid => PayoutOutcome::Paid,
-            SettledStatus::Failed => PayoutOutcome::Failed { reason: body.0.failure_reason.map(Private::new) },
+            SettledStatus::Failed => PayoutOutcome::Failed { reason: body.0.failure_reason.map(Secret::new) },
         };
         let command = commands::SettlePayout { payout_id: id.0, outcome };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;

@@ -20,7 +20,7 @@ use crate::api::readers::{date, line, list, money, object};
 use crate::api::scalars::Money;
 use crate::api::state::{amounts, money as amount};
 use crate::ledger::commands::NewVoucher;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Maximum size of an upload, in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -104,9 +104,9 @@ impl UploadedVoucher {
     fn numbered(self, row: usize) -> NewVoucher {
         NewVoucher {
             row: i64::try_from(row).unwrap_or(i64::MAX),
-            card_number: Private::new(self.card_number),
-            pin: self.pin.map(Private::new),
-            claim_url: self.claim_url.map(Private::new),
+            card_number: Secret::new(self.card_number),
+            pin: self.pin.map(Secret::new),
+            claim_url: self.claim_url.map(Secret::new),
             reference: self.voucher_reference_number,
             expires_on: self.expires_on,
         }

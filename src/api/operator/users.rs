@@ -20,7 +20,7 @@ use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of
 use crate::ledger::commands::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Command, CommandResult, WriteError, commands};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Role of a user. Each role includes the permissions of the roles before it.
 ///
@@ -134,8 +134,8 @@ impl Plural for User {
 }
 
 impl User {
-    fn of(user: &user::User, email: Option<&Private>) -> Self {
-        let email = email.map_or("", Private::expose).to_owned();
+    fn of(user: &user::User, email: Option<&Secret>) -> Self {
+        let email = email.map_or("", Secret::expose).to_owned();
         Self { id: user.id, email, role: user.role.into() }
     }
 }
@@ -163,7 +163,7 @@ impl Users {
             account_id: id.0,
             role: role.into(),
             email_lookup: state.sessions.email_lookup(&email),
-            email: Private::new(email.clone()),
+            email: Secret::new(email.clone()),
             password_hash,
         });
         let origin = || origin(caller.0.0.actor());
@@ -173,7 +173,7 @@ impl Users {
             answer => answer?,
         };
         let user = answered!(answer, CommandResult::User(user) => user)?;
-        Ok(Created(User::of(&user, Some(&Private::new(email)))))
+        Ok(Created(User::of(&user, Some(&Secret::new(email)))))
     }
 
     /// List an account's users
@@ -217,7 +217,7 @@ impl Users {
             Some(password) => {
                 let (shard, _) = users::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
                 let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
-                Some(hash(&state, password, email.get(&(EMAIL, id.0)).map_or("", Private::expose)).await?)
+                Some(hash(&state, password, email.get(&(EMAIL, id.0)).map_or("", Secret::expose)).await?)
             }
             None => None,
         };
@@ -264,9 +264,9 @@ impl Users {
 /// # Errors
 ///
 /// 400 for a password that is easy to guess.
-async fn hash(state: &ApiState, password: String, email: &str) -> Result<Private, ApiError> {
+async fn hash(state: &ApiState, password: String, email: &str) -> Result<Secret, ApiError> {
     let parts = email.split(|c: char| !c.is_alphanumeric()).chain([email]).filter(|part| !part.is_empty());
-    let hashed = state.sessions.passwords().hash(Private::new(password), parts.map(Private::new).collect()).await;
+    let hashed = state.sessions.passwords().hash(Secret::new(password), parts.map(Secret::new).collect()).await;
     hashed.map_err(|error| match error {
         NewPasswordError::Weak => ApiError::invalid("password", "is a common password, or close to one: choose another"),
         NewPasswordError::Unavailable => ApiError::new(Code::Unavailable),

@@ -21,7 +21,7 @@ use crate::api::state::{State, Tag, amounts, not_found, origin, parsed_currency}
 use crate::api::transactions::{Transaction, TransactionType};
 use crate::api::wallets::Wallet;
 use crate::ledger::{self, CommandResult, StoredResponse, commands, history};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// A new wallet.
 #[derive(Object)]
@@ -173,7 +173,7 @@ impl Wallets {
         let shard = state.ledger.shard_of_wallet(id.0).await?.ok_or_else(not_found)?;
         let FundWallet { amount, reference, note } = body.0;
         let amount = crate::api::state::money("amount", amount.0)?;
-        let command = commands::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Private::new) };
+        let command = commands::FundWallet { account_id: None, wallet_id: id.0, amount, reference, note: note.map(Secret::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         respond(ledger::Reply::Result(Box::new(answer)), funded)
     }
@@ -196,7 +196,7 @@ impl Wallets {
             TransactionType::Debit => Direction::Debit,
         };
         let amount = crate::api::state::money("amount", body.0.amount.0)?;
-        let command = commands::AdjustWallet { wallet_id: id.0, direction, amount, reason: Private::new(body.0.reason) };
+        let command = commands::AdjustWallet { wallet_id: id.0, direction, amount, reason: Secret::new(body.0.reason) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         Ok(Created(answered!(answer, CommandResult::Transaction(transaction) => transaction)?.into()))
     }

@@ -14,7 +14,7 @@ use crate::api::reply::Plural;
 use crate::api::scalars::Timestamp;
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::texts::{Texts, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Type of an event that a webhook can subscribe to. New types may be added.
 ///
@@ -214,7 +214,7 @@ impl Plural for Webhook {
 }
 
 impl Webhook {
-    fn of(webhook: webhook::Webhook, name: &Private, url: &Private) -> Self {
+    fn of(webhook: webhook::Webhook, name: &Secret, url: &Secret) -> Self {
         Self {
             id: webhook.id,
             name: name.expose().to_owned(),
@@ -229,7 +229,7 @@ impl Webhook {
 
     /// Builds a webhook with its name and URL from the texts of a page. Erased texts become empty strings.
     pub fn with_texts(webhook: webhook::Webhook, texts: &Texts) -> Self {
-        let erased = Private::new("");
+        let erased = Secret::new("");
         let name = texts.get(&(NAME, webhook.id)).unwrap_or(&erased);
         let url = texts.get(&(URL, webhook.id)).unwrap_or(&erased);
         Self::of(webhook, name, url)

@@ -19,7 +19,7 @@ use crate::ledger::command_result::WebhookView;
 use crate::ledger::commands::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::{Private, random_secret};
+use crate::secrets::seal::{Secret, random_secret};
 pub use bodies::Event;
 use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, Webhook, WebhookTest, types};
 
@@ -93,8 +93,8 @@ impl Webhooks {
         let idempotency = key.of(&caller, "/api/v1/webhooks", &request, registered)?;
         let command = Command::RegisterWebhook(commands::RegisterWebhook {
             account_id: caller.account_id,
-            name: Private::new(request.name),
-            url: Private::new(request.url),
+            name: Secret::new(request.name),
+            url: Secret::new(request.url),
             events: types(request.events),
             credential_id: request.credential_id,
             new_secret: random_secret(),
@@ -159,8 +159,8 @@ impl Webhooks {
         let (caller, request) = (caller.0, body.0);
         check_link(&state, &caller, request.credential_id).await?;
         let change = WebhookChange {
-            name: request.name.map(Private::new),
-            url: request.url.map(Private::new),
+            name: request.name.map(Secret::new),
+            url: request.url.map(Secret::new),
             events: request.events.map(types),
             is_active: request.is_active,
             link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),

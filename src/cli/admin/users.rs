@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Operation, PageArgs, filled, list, post, put};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Maximum number of bytes read from a password file; longer than any password.
 const PASSWORD_BYTES: u64 = 4_096;
@@ -103,13 +103,13 @@ pub fn operation(user: User) -> anyhow::Result<Operation> {
 
 /// Reads the password from the first line of the file. A command-line argument would be visible to every process on the
 /// machine.
-fn password(file: &Path) -> anyhow::Result<Private> {
+fn password(file: &Path) -> anyhow::Result<Secret> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {
         true => std::io::stdin().take(PASSWORD_BYTES).read_to_string(&mut text),
         false => std::fs::File::open(file).and_then(|file| file.take(PASSWORD_BYTES).read_to_string(&mut text)),
     };
     read.with_context(|| format!("cannot read {}", file.display()))?;
-    let text = Private::new(text);
-    Ok(Private::new(text.expose().lines().next().unwrap_or_default()))
+    let text = Secret::new(text);
+    Ok(Secret::new(text.expose().lines().next().unwrap_or_default()))
 }

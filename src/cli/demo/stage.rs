@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use webhook_client::receiver::{Answer, Certificate, Received, Receiver, ReceiverSettings};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 
 use super::DemoArgs;
 use super::printer::Printer;
@@ -29,7 +29,7 @@ use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
 use crate::embedded;
 use crate::ledger::{FIRST_SHARD, reader};
 use crate::node::{Database, Node};
-use crate::secrets::seal::{Private, random_secret};
+use crate::secrets::seal::{Secret, random_secret};
 
 /// Timeout of a step, from the request to the last webhook.
 const STEP_DEADLINE: Duration = Duration::from_secs(30);
@@ -54,10 +54,10 @@ pub struct Stage {
     /// Reason why the last webhook with a bad signature was rejected.
     unverified: Option<String>,
     pub base: Url,
-    pub operator_token: Private,
+    pub operator_token: Secret,
     pub operator_token_file: PathBuf,
     /// Token that signs webhooks, once the tour has registered a webhook.
-    pub webhook_token: Option<Private>,
+    pub webhook_token: Option<Secret>,
     /// Directory for keys and certificates with `--exit`; deleted on drop.
     _temporary: Option<TempDir>,
 }
@@ -75,7 +75,7 @@ impl Stage {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             service_name: "SERVICE".to_owned(),
             certificate,
-            respond: Arc::new(|_| Answer::Status(200)),
+            respond: Arc::new(|_| ReceiverResponse::Status(200)),
         })
         .await
         .context("cannot start the webhook receiver")?;
@@ -189,7 +189,7 @@ impl Stage {
     }
 
     fn take(&mut self, printer: &Printer, received: &Received) -> anyhow::Result<()> {
-        let token = self.webhook_token.as_ref().map(Private::expose).unwrap_or_default();
+        let token = self.webhook_token.as_ref().map(Secret::expose).unwrap_or_default();
         let verdict = received.verify(token, Utc::now().timestamp()).map_err(|error| error.to_string());
         let event_id = received.event_id().unwrap_or_default().to_owned();
         let is_repeated = !self.event_ids.insert(event_id);

@@ -17,7 +17,7 @@ use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::commands::RecordLogIncident;
 use crate::ledger::{Command, CommandResult, Origin, WriteError};
 use crate::node::Database;
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 use crate::transparency::{incidents, store};
 
 #[derive(Args, Debug)]
@@ -99,7 +99,7 @@ async fn record(
         refusal: refusal.reason.clone(),
         origin,
         next_origin,
-        reason: Private::new(reason),
+        reason: Secret::new(reason),
         known: i64::try_from(situation.incidents.len())?,
     };
     drop(connection);

@@ -12,13 +12,13 @@ use sqlx::Row;
 use super::ClaimRequest;
 use crate::delivery::schedule::Clock;
 use crate::secrets::SIGNING_SECRET;
-use crate::secrets::seal::{KeyId, Keyring, Private, SealError, salted_hash};
+use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 
 /// Current URL and secret of a webhook, opened for sending.
 #[derive(Debug)]
 pub struct Target {
-    pub url: Private,
-    pub secret: Private,
+    pub url: Secret,
+    pub secret: Secret,
     /// Salted hash by which the log commits to the URL.
     pub(super) url_hash: String,
     pub(super) secret_hash: String,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ledger_events::{ShardId, WebhookId};
 use tokio::sync::mpsc;
 
-use super::{BATCH_RESULTS, Left, RETRY_PAUSE, Worker};
+use super::{BATCH_RESULTS, RETRY_PAUSE, SendDisposition, Worker};
 use crate::delivery::claim::Claimed;
 use crate::delivery::record::{self, Ended, Lease};
 use crate::delivery::retention::Bodies;
@@ -17,10 +17,10 @@ const PUT_RIGHT_EVERY: Duration = Duration::from_secs(60);
 
 impl Worker {
     pub(super) async fn write_off_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
-        record::write_off(&self.database.pool, &self.settings.clock, shard, self.settings.retry_base).await
+        record::fail_lost_attempts(&self.database.pool, &self.settings.clock, shard, self.settings.retry_base).await
     }
 
-    async fn write_off(&self) {
+    async fn fail_lost_attempts(&self) {
         for &shard in &self.shards {
             match self.write_off_of(shard).await {
                 Ok(0) => {}
@@ -33,12 +33,12 @@ impl Worker {
     pub(super) async fn put_right_in(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
         let (pool, settings) = (&self.database.pool, &self.settings);
         record::end_dead_leases(pool, &settings.clock, shard).await?;
-        record::pull_back(pool, &settings.clock, shard, settings.retry_base, self.lease()).await
+        record::repair_clock_skew(pool, &settings.clock, shard, settings.retry_base, self.lease()).await
     }
 
     /// Repairs due times and leases after a clock was set back, and ends leases of dead nodes. Returns whether more
     /// deliveries may need it.
-    async fn put_right(&self) -> bool {
+    async fn repair_clock_skew(&self) -> bool {
         let mut is_more = false;
         for &shard in &self.shards {
             match self.put_right_in(shard).await {
@@ -57,22 +57,22 @@ impl Worker {
     /// finished batch over `gone`. While the database is away, it retries.
     pub(super) async fn record_all(
         self,
-        mut leaving: mpsc::UnboundedReceiver<Left>,
+        mut leaving: mpsc::UnboundedReceiver<SendDisposition>,
         gone: mpsc::UnboundedSender<Vec<WebhookId>>,
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
-        let mut put_right: Option<Instant> = None;
+        let mut repair_clock_skew: Option<Instant> = None;
         let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies);
         let heartbeat = self.metrics.heartbeats().background("delivery results");
         loop {
             heartbeat.beat();
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
-                self.write_off().await;
+                self.fail_lost_attempts().await;
                 swept = Some(Instant::now());
             }
-            if put_right.is_none_or(|at| at.elapsed() >= PUT_RIGHT_EVERY) {
-                put_right = if self.put_right().await { None } else { Some(Instant::now()) };
+            if repair_clock_skew.is_none_or(|at| at.elapsed() >= PUT_RIGHT_EVERY) {
+                repair_clock_skew = if self.repair_clock_skew().await { None } else { Some(Instant::now()) };
             }
             match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
                 Ok(0) => return,
@@ -85,9 +85,9 @@ impl Worker {
             let mut cut = vec![];
             for left in batch.drain(..) {
                 match left {
-                    Left::Sent(result) => (webhooks.push(result.claimed.webhook_id), ended.push(result)),
-                    Left::Unsent(claimed) => (webhooks.push(claimed.webhook_id), unsent.push(claimed)),
-                    Left::Cut(lease) => (webhooks.push(lease.webhook_id), cut.push(lease)),
+                    SendDisposition::Sent(result) => (webhooks.push(result.claimed.webhook_id), ended.push(result)),
+                    SendDisposition::Unsent(claimed) => (webhooks.push(claimed.webhook_id), unsent.push(claimed)),
+                    SendDisposition::Cut(lease) => (webhooks.push(lease.webhook_id), cut.push(lease)),
                 };
             }
             for &shard in &self.shards {
@@ -136,7 +136,7 @@ impl Worker {
                         tracing::warn!(shard, lost, "ignored results whose leases another worker had taken over");
                     }
                 }
-                Err(error) if connect::is_passing(&error) => {
+                Err(error) if connect::is_transient(&error) => {
                     tracing::warn!(shard, results = part.len(), %error, "failed to record results; retrying");
                     parts.push(part);
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -162,7 +162,7 @@ async fn until_done<W: Future<Output = Result<(), sqlx::Error>>>(
     loop {
         heartbeat.beat();
         match work().await {
-            Err(error) if connect::is_passing(&error) => tokio::time::sleep(RETRY_PAUSE).await,
+            Err(error) if connect::is_transient(&error) => tokio::time::sleep(RETRY_PAUSE).await,
             done => return done,
         }
     }

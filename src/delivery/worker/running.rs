@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, FRESH, Found, LOOK_AGAIN, LOOK_SELDOM, Left, RETRY_PAUSE, STOP_GRACE, Worker};
+use super::{DbResponse, FRESH, Found, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, STOP_GRACE, SendDisposition, Worker};
 use crate::delivery::claim::{Claims, lacks_key};
-use crate::delivery::queue::Queue;
 use crate::delivery::record::Lease;
+use crate::delivery::scheduler::Scheduler;
 use crate::ledger::Addressee;
 
 /// Pause between two claims on a node that lacks the current master key.
@@ -22,14 +22,14 @@ const KEY_PAUSE: Duration = Duration::from_secs(5);
 /// State of a running worker. A single task owns it.
 pub(super) struct Running<'w> {
     worker: &'w Worker,
-    queue: Queue,
-    pub(super) sends: JoinSet<Left>,
+    queue: Scheduler,
+    pub(super) sends: JoinSet<SendDisposition>,
     /// Lease of each running send, for the case that its task panics.
     in_flight: HashMap<Id, Lease>,
-    left: mpsc::UnboundedSender<Left>,
+    left: mpsc::UnboundedSender<SendDisposition>,
     give_up: CancellationToken,
     /// The query in progress: a query for due deliveries or a claim, one at a time.
-    pub(super) asked: Option<BoxFuture<'static, Answer>>,
+    pub(super) asked: Option<BoxFuture<'static, DbResponse>>,
     asked_at: Instant,
     /// Webhooks that got deliveries while a query was in progress. The query's result may not include them.
     made_meanwhile: HashSet<Addressee>,
@@ -45,11 +45,11 @@ pub(super) struct Running<'w> {
 }
 
 impl<'w> Running<'w> {
-    pub(super) fn new(worker: &'w Worker, left: mpsc::UnboundedSender<Left>) -> Running<'w> {
+    pub(super) fn new(worker: &'w Worker, left: mpsc::UnboundedSender<SendDisposition>) -> Running<'w> {
         let now = Instant::now();
         Running {
             worker,
-            queue: Queue::new(worker.limits()),
+            queue: Scheduler::new(worker.limits()),
             sends: JoinSet::new(),
             in_flight: HashMap::new(),
             left,
@@ -75,16 +75,16 @@ impl<'w> Running<'w> {
             for claimed in next {
                 if claimed.clock.ready.elapsed() > FRESH {
                     self.queue.ended(claimed.webhook_id, None, Instant::now());
-                    self.leave(Left::Unsent(claimed));
+                    self.leave(SendDisposition::Unsent(claimed));
                     continue;
                 }
                 let lease = Lease::of(&claimed);
                 let (worker, give_up) = (self.worker.clone(), self.give_up.clone());
                 let task = self.sends.spawn(async move {
                     match give_up.run_until_cancelled(worker.send(claimed)).await {
-                        Some(Ok(ended)) => Left::Sent(ended),
-                        Some(Err(claimed)) => Left::Unsent(claimed),
-                        None => Left::Cut(lease),
+                        Some(Ok(ended)) => SendDisposition::Sent(ended),
+                        Some(Err(claimed)) => SendDisposition::Unsent(claimed),
+                        None => SendDisposition::Cut(lease),
                     }
                 });
                 self.in_flight.insert(task.id(), lease);
@@ -102,7 +102,7 @@ impl<'w> Running<'w> {
         if now >= self.look_at.max(self.look_not_before) {
             self.look_at = now + self.worker.settings.idle;
             for claimed in self.queue.stale(FRESH, now) {
-                self.leave(Left::Unsent(claimed));
+                self.leave(SendDisposition::Unsent(claimed));
             }
             let waiting = self.worker.shards.iter().map(|shard| (*shard, self.queue.waiting_for(*shard))).collect();
             self.asked = Some(self.worker.clone().look(waiting).boxed());
@@ -131,14 +131,14 @@ impl<'w> Running<'w> {
         }
     }
 
-    pub(super) fn answered(&mut self, answer: Answer) {
+    pub(super) fn answered(&mut self, answer: DbResponse) {
         self.asked = None;
         let now = Instant::now();
         match answer {
-            Answer::Due { found, later, refused } => {
+            DbResponse::Due { found, later, refused } => {
                 for Found { shard, due, targets } in found {
                     for claimed in self.queue.outdated(shard, &due, &targets) {
-                        self.leave(Left::Unsent(claimed));
+                        self.leave(SendDisposition::Unsent(claimed));
                     }
                     self.queue.found(shard, due, now);
                 }
@@ -152,18 +152,18 @@ impl<'w> Running<'w> {
                     self.look_at = now;
                 }
             }
-            Answer::Claimed(requests, Claims { claimed, is_short }) => {
+            DbResponse::Claimed(requests, Claims { claimed, is_short }) => {
                 self.lacks_key = false;
                 self.queue.claimed(&requests, claimed);
                 if is_short {
                     self.look_at = self.look_at.min(now + LOOK_AGAIN);
                 }
             }
-            Answer::Refused(shard, error) => {
+            DbResponse::Refused(shard, error) => {
                 self.ask_not_before = now + self.pause_after(shard, &error, "failed to claim deliveries");
                 self.look_at = now;
             }
-            Answer::None => {}
+            DbResponse::None => {}
         }
         for addressee in std::mem::take(&mut self.made_meanwhile) {
             self.queue.made(&addressee, now);
@@ -183,7 +183,7 @@ impl<'w> Running<'w> {
         KEY_PAUSE
     }
 
-    pub(super) fn ended(&mut self, ended: Result<(Id, Left), JoinError>) {
+    pub(super) fn ended(&mut self, ended: Result<(Id, SendDisposition), JoinError>) {
         let now = Instant::now();
         let (id, left) = match ended {
             Ok((id, left)) => (id, Some(left)),
@@ -191,7 +191,7 @@ impl<'w> Running<'w> {
         };
         let Some(lease) = self.in_flight.remove(&id) else { return };
         let took = match &left {
-            Some(Left::Sent(ended)) => {
+            Some(SendDisposition::Sent(ended)) => {
                 if let Some(due) = ended.next_attempt_in(self.worker.settings.retry_base).and_then(|due| now.checked_add(due)) {
                     self.look_at = self.look_at.min(due);
                 }
@@ -202,11 +202,11 @@ impl<'w> Running<'w> {
         self.queue.ended(lease.webhook_id, took, now);
         self.leave(left.unwrap_or_else(|| {
             tracing::error!(delivery_id = lease.delivery_id, "a send panicked; its outcome is unknown, and it will be repeated");
-            Left::Cut(lease)
+            SendDisposition::Cut(lease)
         }));
     }
 
-    fn leave(&self, left: Left) {
+    fn leave(&self, left: SendDisposition) {
         _ = self.left.send(left); // fails only if the recorder has ended, and then the worker ends too
     }
 
@@ -224,12 +224,12 @@ impl<'w> Running<'w> {
     /// Gives back unsent deliveries and waits for the sends in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
-            && let Ok(Answer::Claimed(requests, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
+            && let Ok(DbResponse::Claimed(requests, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
         {
             self.queue.claimed(&requests, claims.claimed);
         }
-        for claimed in std::mem::replace(&mut self.queue, Queue::new(self.worker.limits())).into_waiting() {
-            self.leave(Left::Unsent(claimed));
+        for claimed in std::mem::replace(&mut self.queue, Scheduler::new(self.worker.limits())).into_waiting() {
+            self.leave(SendDisposition::Unsent(claimed));
         }
         let give_up = self.give_up.clone();
         let cutting = tokio::time::sleep(self.worker.settings.deadline + STOP_GRACE);

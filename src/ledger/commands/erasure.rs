@@ -20,7 +20,7 @@ use crate::ledger::texts::ERASURE_REASON;
 #[derive(Clone, Debug)]
 pub struct Erase {
     pub subject: Subject,
-    pub reason: Private,
+    pub reason: Secret,
     /// Data of an account that this step erases.
     pub part: Part,
 }

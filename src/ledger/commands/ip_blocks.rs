@@ -20,7 +20,7 @@ impl Handler for LiftIpBlock {
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
         let id = batch.streams.ip_blocks.index.by_ip.remove(&self.ip).ok_or(Rejection::NotFound)?;
-        let ip_hash = batch.keep_text("ip_block.ip", id, new_salt(), &Private::new(self.ip.to_string()))?;
+        let ip_hash = batch.keep_text("ip_block.ip", id, new_salt(), &Secret::new(self.ip.to_string()))?;
         batch.append::<IpBlock>(id, IpBlockLifted { ip_hash }, context);
         batch.pending.lifted_ips.push(self.ip);
         Ok(CommandResult::IpBlockLifted)

@@ -15,7 +15,7 @@ pub struct RecordLogIncident {
     pub signed: Option<SignedTree>,
     pub kept: Option<SignedTree>,
     pub refusal: String,
-    pub reason: Private,
+    pub reason: Secret,
     /// Number of incidents that the operator knows of. Another one that was recorded meanwhile is a conflict.
     pub known: i64,
 }

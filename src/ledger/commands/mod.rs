@@ -29,7 +29,7 @@ use super::ids::NoIdLeft;
 use super::keys::Owner;
 use super::read_set::ReadSet;
 pub use super::stock::NewVoucher;
-use crate::secrets::seal::{Private, SealError, salted_hash};
+use crate::secrets::seal::{SealError, Secret, salted_hash};
 pub use payouts::PayoutOutcome;
 pub use webhooks::{CredentialLink, VisibleSecrets, WebhookChange};
 
@@ -43,7 +43,7 @@ mod prelude {
     pub use crate::ledger::context::CommandContext;
     pub use crate::ledger::keys::Owner;
     pub use crate::ledger::read_set::ReadSet;
-    pub use crate::secrets::seal::Private;
+    pub use crate::secrets::seal::Secret;
 }
 
 /// A command. The writer decides it on the rows that it asks for, as they are at the head of the log.
@@ -215,11 +215,11 @@ fn new_salt() -> Vec<u8> {
 /// A text whose hash goes into an event. The vault keeps the text itself once the event is decided.
 struct Salted<'a> {
     salt: Vec<u8>,
-    text: &'a Private,
+    text: &'a Secret,
 }
 
 impl<'a> Salted<'a> {
-    fn new(text: &'a Private) -> Salted<'a> {
+    fn new(text: &'a Secret) -> Salted<'a> {
         Salted { salt: new_salt(), text }
     }
 

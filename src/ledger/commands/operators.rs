@@ -12,14 +12,14 @@ use crate::secrets::rows::Row;
 #[derive(Clone, Debug)]
 pub struct IssueOperatorToken {
     /// Name of the operator.
-    pub name: Private,
+    pub name: Secret,
     pub role: OperatorRole,
     pub token_hash: [u8; 32],
 }
 
 impl IssueOperatorToken {
-    pub fn of(name: &str, role: OperatorRole, token: &Private) -> IssueOperatorToken {
-        IssueOperatorToken { name: Private::new(name), role, token_hash: operators::hash(token.expose()) }
+    pub fn of(name: &str, role: OperatorRole, token: &Secret) -> IssueOperatorToken {
+        IssueOperatorToken { name: Secret::new(name), role, token_hash: operators::hash(token.expose()) }
     }
 }
 

@@ -249,7 +249,7 @@ fn refusal(error: &sqlx::Error) -> Option<BatchOutcome> {
         _ if is_plan_outdated(error) => Some(BatchOutcome::Unavailable(error.to_string())),
         "57014" => Some(BatchOutcome::Slow),
         "55P03" | "40001" | "40P01" | connect::READ_ONLY => Some(BatchOutcome::Unavailable(error.to_string())),
-        _ if connect::is_passing(error) => None,
+        _ if connect::is_transient(error) => None,
         // The cache, and not a command, may be what the database refuses: another node may have stored a response without an
         // event meanwhile, for example.
         _ => Some(BatchOutcome::HeadConflict),

@@ -23,14 +23,14 @@ fn a_value_under_a_data_key_opens_with_that_key_only() {
     let (key, kept) = keyring.new_data_key(3).unwrap();
     let sealed = key.seal("order.metadata", 7, b"text").unwrap();
     let again = keyring.open_data_key(3, &kept).unwrap();
-    assert_eq!(keyring.open_text_under(Some(&again), "order.metadata", 7, &sealed), Ok(Private::new("text")));
+    assert_eq!(keyring.open_text_under(Some(&again), "order.metadata", 7, &sealed), Ok(Secret::new("text")));
     assert_eq!(again.open("order.metadata", 8, &sealed), Err(SealError::Unreadable));
     assert_eq!(keyring.open_data_key(4, &kept).map(|key| key.id), Err(SealError::Unreadable));
     let (other, _) = keyring.new_data_key(3).unwrap();
     assert_eq!(other.open("order.metadata", 7, &sealed), Err(SealError::Unreadable));
     assert!(keyring.open("order.metadata", 7, &sealed).is_err(), "the master key opens the data key, not the value");
     let before = keyring.seal("order.metadata", 7, b"text").unwrap();
-    assert_eq!(keyring.open_text_under(None, "order.metadata", 7, &before), Ok(Private::new("text")));
+    assert_eq!(keyring.open_text_under(None, "order.metadata", 7, &before), Ok(Secret::new("text")));
     assert_eq!(format!("{key:?}"), "DataKey { id: 3, .. }");
 }
 
@@ -72,7 +72,7 @@ fn fingerprints_survive_a_rotation_of_the_master_key() {
 #[test]
 fn debug_output_shows_no_secrets() {
     let keyring = Keyring::from_base64(&Keyring::generate()).unwrap();
-    assert_eq!(format!("{:?}", Private::new("secret")), "[private]");
+    assert_eq!(format!("{:?}", Secret::new("secret")), "[private]");
     assert!(!format!("{keyring:?}").contains("cipher"));
     assert!(Keyring::from_base64("c2hvcnQ=").is_err());
 }

@@ -17,7 +17,7 @@ fn document(version: &str, entries: &str) -> String {
 }
 
 fn shown(text: &str) -> Vec<String> {
-    let shown = |l: &Line| {
+    let shown = |l: &BankLine| {
         let reversal = if l.is_reversal { " reversal" } else { "" };
         let text = l.text.as_deref().unwrap_or("-");
         format!(

@@ -7,9 +7,9 @@ fn is_currency(code: &str) -> bool {
     code != "KWD"
 }
 
-fn shown(lines: &[Line]) -> Vec<String> {
+fn shown(lines: &[BankLine]) -> Vec<String> {
     let shown =
-        |l: &Line| format!("{} {} {} {} {}", l.number, l.booked_on, l.direction.as_str(), l.amount, l.references.join("/"));
+        |l: &BankLine| format!("{} {} {} {} {}", l.number, l.booked_on, l.direction.as_str(), l.amount, l.references.join("/"));
     lines.iter().map(shown).collect()
 }
 
@@ -98,7 +98,7 @@ fn the_json_form_is_stable() {
     let lines = from_csv(text, &Columns::default(), is_currency).unwrap();
     let json = r#"{"number":1,"booked_on":"2026-01-31","amount":"1000.50","currency":"EUR","direction":"DEBIT","is_reversal":false,"references":["a"],"text":"b"}"#;
     assert_eq!(serde_json::to_string(&lines[0]).unwrap(), json);
-    assert_eq!(serde_json::from_str::<Line>(json).unwrap(), lines[0]);
+    assert_eq!(serde_json::from_str::<BankLine>(json).unwrap(), lines[0]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_csv_takes_accounts_from_its_column_or_from_the_default() {
         };
         from_csv(text, &columns, is_currency)
     };
-    let accounts = |lines: &[Line]| lines.iter().map(|line| line.account.clone().unwrap_or_default()).collect::<Vec<_>>();
+    let accounts = |lines: &[BankLine]| lines.iter().map(|line| line.account.clone().unwrap_or_default()).collect::<Vec<_>>();
     assert_eq!(accounts(&read(None, None).unwrap()), ["", "", ""]);
     assert_eq!(accounts(&read(Some("Account"), None).unwrap()), ["DE893704", "", ""]);
     let both = read(Some("account"), Some("x 1")).unwrap();

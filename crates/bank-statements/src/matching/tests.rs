@@ -6,8 +6,8 @@ fn day(day: u32) -> NaiveDate {
     NaiveDate::from_ymd_opt(2026, 1, day).unwrap()
 }
 
-fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
-    Line {
+fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> BankLine {
+    BankLine {
         number: 1,
         booked_on: day(on),
         amount: amount.parse().unwrap(),
@@ -20,11 +20,11 @@ fn line(direction: Direction, amount: &str, reference: &str, on: u32) -> Line {
     }
 }
 
-fn credit(amount: &str, reference: &str, on: u32) -> Line {
+fn credit(amount: &str, reference: &str, on: u32) -> BankLine {
     line(Direction::Credit, amount, reference, on)
 }
 
-fn debit(amount: &str, reference: &str, on: u32) -> Line {
+fn debit(amount: &str, reference: &str, on: u32) -> BankLine {
     line(Direction::Debit, amount, reference, on)
 }
 
@@ -47,13 +47,13 @@ fn payout(amount: &str, on: u32) -> Candidate {
     candidate(Direction::Debit, amount, &["PAY-0000000001", "salary"], on)
 }
 
-fn decided(lines: &[Line], decided: &[usize], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
+fn decided(lines: &[BankLine], decided: &[usize], candidates: &[Candidate], tolerance: Tolerance) -> Vec<Outcome> {
     let open = |(at, line)| Open { line, is_decided: decided.contains(&at), is_duplicate: false };
     let lines: Vec<Open<'_>> = lines.iter().enumerate().map(open).collect();
     outcomes(&lines, &candidates.iter().collect::<Vec<_>>(), tolerance)
 }
 
-fn matched(lines: &[Line], candidates: &[Candidate]) -> Vec<Outcome> {
+fn matched(lines: &[BankLine], candidates: &[Candidate]) -> Vec<Outcome> {
     decided(lines, &[], candidates, Tolerance::default())
 }
 
@@ -83,7 +83,7 @@ fn a_reference_inside_the_payers_text_is_found() {
 #[test]
 fn uncertain_matches_are_left_to_a_person() {
     let candidates = [funding("100.00", "A-1", 10), funding("50.00", "B-2", 10)];
-    let cases: [(&[Line], Vec<Outcome>); 5] = [
+    let cases: [(&[BankLine], Vec<Outcome>); 5] = [
         (&[credit("99.99", "A-1", 10)], vec![ambiguous(&[0], OFF)]),
         (&[credit("100.00", "A-1", 20)], vec![ambiguous(&[0], OFF)]),
         (&[credit("100.00", "?", 10)], vec![ambiguous(&[0], UNNAMED)]),
@@ -121,12 +121,12 @@ fn a_persons_decision_is_kept_and_frees_the_other_lines() {
 #[test]
 fn a_reversal_cancels_its_booking() {
     let candidates = [funding("100.00", "A-1", 10)];
-    let reversal = Line { is_reversal: true, ..debit("100.00", "A-1", 12) };
+    let reversal = BankLine { is_reversal: true, ..debit("100.00", "A-1", 12) };
     let outcomes = matched(&[credit("100.00", "A-1", 10), reversal.clone()], &candidates);
     assert_eq!(outcomes, [Outcome::Reversed(1), Outcome::Reversed(0)]);
     assert_eq!(matched(std::slice::from_ref(&reversal), &candidates), [Outcome::Unmatched]);
     // A reversal does not affect a booking of another account.
-    let on = |account: &str, line: &Line| Line { account: Some(account.to_owned()), ..line.clone() };
+    let on = |account: &str, line: &BankLine| BankLine { account: Some(account.to_owned()), ..line.clone() };
     let (booking, other) = (on("A", &credit("100.00", "A-1", 10)), on("B", &reversal));
     assert_eq!(matched(&[booking.clone(), other], &candidates), [Outcome::Matched(0), Outcome::Unmatched]);
     for same in [on("A", &reversal), reversal] {

@@ -39,7 +39,7 @@ async fn counting_relay(target: SocketAddr) -> (String, Arc<Counts>) {
 
 #[tokio::test]
 async fn a_connection_is_reused() {
-    let (receiver, _arrived) = receiver(Answer::StatusWithBody(200, "ok".to_owned())).await;
+    let (receiver, _arrived) = receiver(ReceiverResponse::StatusWithBody(200, "ok".to_owned())).await;
     let (url, counts) = counting_relay(receiver.address()).await;
     let sender = sender(&receiver, LONG);
     for _ in 0..50 {
@@ -54,7 +54,7 @@ async fn a_connection_is_reused() {
 async fn no_connection_outlives_a_send_that_timed_out() {
     let drip = Duration::from_millis(10);
     let answers = [
-        Answer::Hang,
+        ReceiverResponse::Hang,
         misbehave(Misbehaviour::InformationalFlood),
         misbehave(Misbehaviour::HeaderFlood),
         misbehave(Misbehaviour::DripHeaders(drip)),
@@ -159,7 +159,7 @@ async fn concurrent_sends_each_get_their_own_response() {
     let certificate = Certificate::generate().unwrap();
     let (receiver, mut arrived) = receiver_with(certificate, |received| {
         assert_eq!(received.verify(SECRET, NOW), Ok(()));
-        Answer::StatusWithBody(200, received.event_id().unwrap().to_owned())
+        ReceiverResponse::StatusWithBody(200, received.event_id().unwrap().to_owned())
     })
     .await;
     let sender = Arc::new(sender(&receiver, LONG));
@@ -255,7 +255,7 @@ async fn the_connection_limit_holds_for_any_number_of_origins() {
     let hosts: Vec<String> = (1..=ORIGINS).map(|n| format!("127.0.1.{n}")).collect();
     let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
     let (receiver, _arrived) =
-        receiver_with(Certificate::generate_for(&names, 2020, 2050).unwrap(), |_| Answer::Status(200)).await;
+        receiver_with(Certificate::generate_for(&names, 2020, 2050).unwrap(), |_| ReceiverResponse::Status(200)).await;
     let (url, counts) = counting_relay(receiver.address()).await;
     let port = url.rsplit_once(':').unwrap().1;
     let sender = Arc::new(

@@ -18,7 +18,9 @@ use hyper::body::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
-use webhook_client::receiver::{Answer, Certificate, MAX_BODY_BYTES, Received, Receiver, ReceiverError, ReceiverSettings};
+use webhook_client::receiver::{
+    Certificate, MAX_BODY_BYTES, Received, Receiver, ReceiverError, ReceiverResponse, ReceiverSettings,
+};
 use webhook_client::sender::{CONNECTION_LIFETIME, Delivery, MAX_RESPONSE_BODY_BYTES, Outcome, Sender, SenderSettings};
 use webhook_client::signature::VerifyError;
 
@@ -33,7 +35,7 @@ const SHORT: Duration = Duration::from_secs(3);
 
 async fn receiver_with(
     certificate: Certificate,
-    respond: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+    respond: impl Fn(&Received) -> ReceiverResponse + Send + Sync + 'static,
 ) -> (Receiver, UnboundedReceiver<Received>) {
     let settings = ReceiverSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -44,7 +46,7 @@ async fn receiver_with(
     Receiver::start(settings).await.unwrap()
 }
 
-async fn receiver(answer: Answer) -> (Receiver, UnboundedReceiver<Received>) {
+async fn receiver(answer: ReceiverResponse) -> (Receiver, UnboundedReceiver<Received>) {
     receiver_with(Certificate::generate().unwrap(), move |_| answer.clone()).await
 }
 
@@ -80,7 +82,7 @@ fn delivery(url: &str) -> Delivery<'_> {
     }
 }
 
-async fn outcome_of(answer: Answer, deadline: Duration) -> Outcome {
+async fn outcome_of(answer: ReceiverResponse, deadline: Duration) -> Outcome {
     let (receiver, _arrived) = receiver(answer).await;
     let sender = sender(&receiver, deadline);
     let outcome = sender.send(delivery(&receiver.url())).await;
@@ -88,7 +90,7 @@ async fn outcome_of(answer: Answer, deadline: Duration) -> Outcome {
     outcome
 }
 
-async fn error_of(answer: Answer, deadline: Duration) -> String {
+async fn error_of(answer: ReceiverResponse, deadline: Duration) -> String {
     let outcome = outcome_of(answer, deadline).await;
     assert_eq!(outcome.response_status, None);
     assert!(!outcome.succeeded());
@@ -101,7 +103,7 @@ async fn error_of_bytes(bytes: impl Into<Bytes>) -> String {
 
 #[tokio::test]
 async fn a_delivery_arrives_as_the_specification_says() {
-    let (receiver, mut arrived) = receiver(Answer::StatusWithBody(201, "tak\0k".to_owned())).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::StatusWithBody(201, "tak\0k".to_owned())).await;
     let url = format!("{}/hooks/a?key=1#part", receiver.url());
     let outcome = sender(&receiver, LONG).send(delivery(&url)).await;
     assert!(outcome.succeeded());
@@ -148,13 +150,13 @@ async fn a_delivery_arrives_as_the_specification_says() {
 #[tokio::test]
 async fn only_the_status_decides_the_outcome() {
     for (answer, status, error) in [
-        (Answer::Status(204), 204, None),
-        (Answer::Status(299), 299, None),
-        (Answer::Status(500), 500, Some("HTTP 500")),
-        (Answer::Status(304), 304, Some("HTTP 304")),
-        (Answer::Status(404), 404, Some("HTTP 404")),
-        (Answer::Redirect("/elsewhere".to_owned()), 302, Some("redirect 302 is not followed")),
-        (Answer::Status(308), 308, Some("redirect 308 is not followed")),
+        (ReceiverResponse::Status(204), 204, None),
+        (ReceiverResponse::Status(299), 299, None),
+        (ReceiverResponse::Status(500), 500, Some("HTTP 500")),
+        (ReceiverResponse::Status(304), 304, Some("HTTP 304")),
+        (ReceiverResponse::Status(404), 404, Some("HTTP 404")),
+        (ReceiverResponse::Redirect("/elsewhere".to_owned()), 302, Some("redirect 302 is not followed")),
+        (ReceiverResponse::Status(308), 308, Some("redirect 308 is not followed")),
     ] {
         let outcome = outcome_of(answer, LONG).await;
         assert_eq!(outcome.response_status, Some(status));
@@ -165,8 +167,8 @@ async fn only_the_status_decides_the_outcome() {
 
 #[tokio::test]
 async fn redirects_are_never_followed() {
-    let (target, mut arrived) = receiver(Answer::Status(200)).await;
-    let outcome = outcome_of(Answer::Redirect(target.url()), LONG).await;
+    let (target, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
+    let outcome = outcome_of(ReceiverResponse::Redirect(target.url()), LONG).await;
     assert_eq!(outcome.response_status, Some(302));
     target.stop().await;
     assert!(arrived.recv().await.is_none());
@@ -175,8 +177,8 @@ async fn redirects_are_never_followed() {
 #[tokio::test]
 async fn the_deadline_ends_every_send_without_a_response() {
     let silences = [
-        Answer::Hang,
-        Answer::Delayed(10 * LONG, 200),
+        ReceiverResponse::Hang,
+        ReceiverResponse::Delayed(10 * LONG, 200),
         misbehave(Misbehaviour::DripHeaders(Duration::from_millis(5))),
         misbehave(Misbehaviour::RawThenHang("HTTP/1.1 200 O".into())),
         misbehave(Misbehaviour::RawThenHang("HTTP/1.1 103 Early Hints\r\n\r\n".into())),
@@ -256,7 +258,7 @@ async fn an_invalid_response_is_described() {
 
 #[tokio::test]
 async fn header_injection_is_refused() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let url = receiver.url();
     let sender = sender(&receiver, LONG);
     let outcome = sender.send(Delivery { secret: "a\r\nX-Evil: 1", ..delivery(&url) }).await;

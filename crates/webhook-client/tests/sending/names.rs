@@ -40,7 +40,7 @@ fn sender_asking(ca_pem: &str, lookup: Lookup) -> Sender {
 
 #[tokio::test]
 async fn one_forbidden_address_refuses_the_name() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     for (answer, refused) in [
         (vec!["127.0.0.1", "10.0.0.1"], "10.0.0.1"),
         (vec!["10.0.0.1", "127.0.0.1"], "10.0.0.1"),
@@ -78,7 +78,7 @@ async fn a_name_is_checked_again_in_every_attempt() {
 #[tokio::test]
 async fn an_internationalized_name_is_resolved_verified_and_sent_in_ascii_form() {
     let certificate = Certificate::generate_for(&["xn--bcher-kva.example"], 2020, 2050).unwrap();
-    let (receiver, mut arrived) = receiver_with(certificate, |_| Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver_with(certificate, |_| ReceiverResponse::Status(200)).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
     let port = receiver.address().port();
     let outcome =
@@ -93,7 +93,7 @@ async fn an_internationalized_name_is_resolved_verified_and_sent_in_ascii_form()
 
 #[tokio::test]
 async fn a_dead_address_does_not_block_the_next_one() {
-    let (receiver, _arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(ReceiverResponse::Status(200)).await;
     // Nothing listens on the first address, and the second never answers.
     let settings = settings(receiver.ca_pem(), LONG, &["127.0.0.0/8", "198.51.100.0/24"]);
     let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
@@ -161,12 +161,12 @@ async fn hanging_lookups_do_not_delay_other_names() {
 
 #[tokio::test]
 async fn a_connection_is_renewed_so_that_a_moved_name_is_followed() {
-    let (old, mut at_old) = receiver(Answer::Status(200)).await;
+    let (old, mut at_old) = receiver(ReceiverResponse::Status(200)).await;
     let new = ReceiverSettings {
         listen: SocketAddr::from(([127, 0, 0, 2], old.address().port())),
         service_name: "SERVICE".to_owned(),
         certificate: Certificate::generate().unwrap(),
-        respond: Arc::new(|_| Answer::Status(200)),
+        respond: Arc::new(|_| ReceiverResponse::Status(200)),
     };
     let (new, mut at_new) = Receiver::start(new).await.unwrap();
     let settings = settings(&[old.ca_pem(), new.ca_pem()].concat(), LONG, &["127.0.0.0/8"]);
@@ -205,7 +205,7 @@ fn of_this_machine(count: usize) -> Vec<SocketAddr> {
 
 #[tokio::test]
 async fn all_addresses_are_checked_and_the_first_eight_are_dialled() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let (url, settings) = (receiver.url(), settings(receiver.ca_pem(), LONG, &["127.0.0.0/8"]));
     let send = async |addresses: Vec<SocketAddr>| {
         let filter = AddressFilter { allowed: settings.allowed_nets.clone() };
@@ -301,8 +301,8 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
     const LATE: Duration = Duration::from_secs(7);
     let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
     let drips_late = misbehave(Misbehaviour::After(LATE, Box::new(drips())));
-    let (prompt, _prompt) = receiver(Answer::Status(200)).await;
-    let (slow, _slow) = receiver(Answer::Delayed(LATE, 200)).await;
+    let (prompt, _prompt) = receiver(ReceiverResponse::Status(200)).await;
+    let (slow, _slow) = receiver(ReceiverResponse::Delayed(LATE, 200)).await;
     let (drip, _drip) = receiver(misbehave(drips())).await;
     let (late_drip, _late_drip) = receiver(drips_late).await;
     let receivers = [&prompt, &slow, &drip, &late_drip];

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let sender = sender(&receiver, LONG);
     let url = receiver.url();
     let body = Bytes::from(vec![b'.'; MAX_BODY_BYTES]);
@@ -23,9 +23,9 @@ async fn the_response_may_depend_on_the_request() {
     let certificate = Certificate::generate().unwrap();
     let (receiver, _arrived) =
         receiver_with(certificate, |received| match (received.path.as_str(), received.verify(SECRET, NOW)) {
-            ("/down", _) => Answer::Status(503),
-            (_, Ok(())) => Answer::StatusWithBody(200, received.event_id().unwrap().to_owned()),
-            (_, Err(_)) => Answer::Status(401),
+            ("/down", _) => ReceiverResponse::Status(503),
+            (_, Ok(())) => ReceiverResponse::StatusWithBody(200, received.event_id().unwrap().to_owned()),
+            (_, Err(_)) => ReceiverResponse::Status(401),
         })
         .await;
     let sender = sender(&receiver, LONG);
@@ -41,7 +41,7 @@ async fn the_response_may_depend_on_the_request() {
 
 #[tokio::test]
 async fn stopping_is_quick_and_frees_the_port() {
-    let (receiver, mut arrived) = receiver(Answer::Hang).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Hang).await;
     let address = receiver.address();
     let url = receiver.url();
     let sender = sender(&receiver, 10 * LONG);
@@ -58,7 +58,7 @@ async fn stopping_is_quick_and_frees_the_port() {
 
 #[tokio::test]
 async fn dropping_a_receiver_stops_it() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     drop(receiver);
     assert!(arrived.recv().await.is_none());
 }
@@ -76,7 +76,7 @@ async fn a_saved_certificate_is_loaded_again() {
         let mode = path.join("receiver-key.pem").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    let (receiver, _arrived) = receiver_with(second, |_| Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver_with(second, |_| ReceiverResponse::Status(200)).await;
     let sender = sender_with(first.ca_pem(), LONG, &["127.0.0.0/8", "::1/128"]);
     assert!(sender.send(delivery(&receiver.url())).await.succeeded());
 

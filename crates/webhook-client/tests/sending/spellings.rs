@@ -53,7 +53,7 @@ fn refused(address: &str) -> String {
 
 #[tokio::test]
 async fn an_address_is_refused_in_every_spelling_unless_an_operator_allows_it() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let port = receiver.address().port();
     let strict = sender_with(receiver.ca_pem(), LONG, &[]);
     let named = sender_with(receiver.ca_pem(), LONG, &["127.0.0.1/32"]);
@@ -81,7 +81,7 @@ async fn an_address_is_refused_in_every_spelling_unless_an_operator_allows_it() 
 
 #[tokio::test]
 async fn neither_port_nor_user_name_changes_the_target() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let port = receiver.address().port();
     let strict = sender_with(receiver.ca_pem(), LONG, &[]);
     let named = sender_with(receiver.ca_pem(), LONG, &["127.0.0.1/32"]);
@@ -118,7 +118,7 @@ async fn neither_port_nor_user_name_changes_the_target() {
 
 #[tokio::test]
 async fn a_name_in_every_spelling_is_checked_by_its_addresses() {
-    let (receiver, mut arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let (lookup, asked) = answers(vec![vec!["127.0.0.1"]]);
     let resolver = Resolver::with(AddressFilter::default(), lookup);
     let strict = Sender::with_resolver(settings(receiver.ca_pem(), LONG, &[]), resolver).unwrap();

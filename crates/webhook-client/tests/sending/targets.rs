@@ -14,14 +14,14 @@ async fn certificates_are_verified() {
         (expired, "TLS: certificate has expired"),
         (early, "TLS: certificate is not valid yet"),
     ] {
-        let (receiver, mut arrived) = receiver_with(certificate, |_| Answer::Status(200)).await;
+        let (receiver, mut arrived) = receiver_with(certificate, |_| ReceiverResponse::Status(200)).await;
         let outcome = sender(&receiver, LONG).send(delivery(&receiver.url())).await;
         assert_eq!(outcome.error.as_deref(), Some(error));
         receiver.stop().await;
         assert!(arrived.recv().await.is_none(), "nothing is sent to such a receiver");
     }
 
-    let (receiver, _arrived) = receiver(Answer::Status(200)).await;
+    let (receiver, _arrived) = receiver(ReceiverResponse::Status(200)).await;
     let stranger = Certificate::generate().unwrap();
     let trusting_another = sender_with(stranger.ca_pem(), LONG, &["127.0.0.0/8", "::1/128"]);
     let outcome = trusting_another.send(delivery(&receiver.url())).await;

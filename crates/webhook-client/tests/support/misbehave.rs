@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedSender;
-use webhook_client::receiver::{Answer, Takeover};
+use webhook_client::receiver::{ReceiverResponse, Takeover};
 
 /// Block that long bodies consist of.
 const PART: [u8; 0x4000] = [b'.'; 0x4000];
@@ -42,8 +42,8 @@ pub enum Misbehaviour {
 }
 
 /// Returns an answer that misbehaves.
-pub fn misbehave(how: Misbehaviour) -> Answer {
-    Answer::TakeOver(Takeover::new(format!("{how:?}"), move |mut stream| {
+pub fn misbehave(how: Misbehaviour) -> ReceiverResponse {
+    ReceiverResponse::TakeOver(Takeover::new(format!("{how:?}"), move |mut stream| {
         let how = how.clone();
         async move { run(&mut stream, how).await }
     }))

@@ -1,6 +1,6 @@
 //! Views of imported statements and their lines, as JSON and as CSV.
 
-use bank_statements::lines::{Direction, Line};
+use bank_statements::lines::{BankLine, Direction};
 use chrono::NaiveDate;
 use ledger_events::reconciliation::{Decision, Statement};
 use poem::http::header;
@@ -188,7 +188,7 @@ pub(super) struct StatementLine {
 }
 
 impl StatementLine {
-    pub(super) fn of(line: Line, found: Found) -> Self {
+    pub(super) fn of(line: BankLine, found: Found) -> Self {
         let status = MatchStatus::from(&found);
         let is_decided = matches!(found, Found::Decided(_));
         let (reversed_statement_id, reversed_line) = match found {

@@ -13,8 +13,8 @@ pub struct AddBeneficiary {
     pub country: String,
     pub currency: Currency,
     /// Public details of the person, as JSON that the API makes.
-    pub profile: Private,
-    pub account_number: Private,
+    pub profile: Secret,
+    pub account_number: Secret,
 }
 
 impl Handler for AddBeneficiary {

@@ -61,8 +61,8 @@ impl LoadVouchers {
         }
         let codes = serde_json::json!({
             "card_number": voucher.card_number.expose(),
-            "pin": voucher.pin.as_ref().map(Private::expose),
-            "claim_url": voucher.claim_url.as_ref().map(Private::expose),
+            "pin": voucher.pin.as_ref().map(Secret::expose),
+            "claim_url": voucher.claim_url.as_ref().map(Secret::expose),
         });
         let key = batch.new_data_key(Owner::Voucher(id))?;
         let sealed = key.seal(stock::KIND, id, codes.to_string().as_bytes())?;

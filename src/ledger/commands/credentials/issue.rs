@@ -11,8 +11,8 @@ use crate::secrets::rows::Row;
 pub struct IssueCredential {
     pub account_id: AccountId,
     pub name: String,
-    pub api_key: Private,
-    pub api_secret: Private,
+    pub api_key: Secret,
+    pub api_secret: Secret,
 }
 
 impl Handler for IssueCredential {
@@ -26,7 +26,7 @@ impl Handler for IssueCredential {
         require_permission(batch, account_id, context)?;
         let id = batch.streams.credentials.next_id()?;
         let key_prefix = self.api_key.expose().chars().take(8).collect();
-        let hash = |text: &Private| -> [u8; 32] { Sha256::digest(text.expose().as_bytes()).into() };
+        let hash = |text: &Secret| -> [u8; 32] { Sha256::digest(text.expose().as_bytes()).into() };
         let (key_hash, secret_hash) = (hash(&self.api_key), hash(&self.api_secret));
         let mac = batch.keyring.row_mac(Row::Credential { id, account_id, key_hash: &key_hash, secret_hash: &secret_hash })?;
         let event = CredentialIssued { account_id, name: self.name.clone(), key_prefix, row_mac: Some(hex::encode(mac)) };

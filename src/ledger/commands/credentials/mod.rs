@@ -21,7 +21,7 @@ use crate::secrets::seal::SealError;
 pub(super) fn keep_signing_secret(
     batch: &mut Batch,
     id: CredentialId,
-    secret: &Private,
+    secret: &Secret,
     context: &CommandContext<'_>,
 ) -> Result<Uuid, SealError> {
     let sealed = batch.keyring.seal(SIGNING_SECRET, id, secret.expose().as_bytes())?;

@@ -10,7 +10,7 @@ pub struct SetHmacRequired {
     pub account_id: AccountId,
     pub credential_id: CredentialId,
     pub is_required: bool,
-    pub new_secret: Private,
+    pub new_secret: Secret,
 }
 
 impl Handler for SetHmacRequired {
@@ -40,7 +40,7 @@ impl Handler for SetHmacRequired {
 pub struct RotateSigningSecret {
     pub account_id: AccountId,
     pub credential_id: CredentialId,
-    pub new_secret: Private,
+    pub new_secret: Secret,
 }
 
 impl Handler for RotateSigningSecret {

@@ -11,7 +11,7 @@ pub struct CancelOrder {
     /// None for operators, who cancel any account's order.
     pub account_id: Option<AccountId>,
     pub order_id: OrderId,
-    pub reason: Option<Private>,
+    pub reason: Option<Secret>,
 }
 
 impl Handler for CancelOrder {

@@ -15,7 +15,7 @@ pub struct PlaceOrder {
     pub quantity: i32,
     pub client_reference: Option<String>,
     /// Text of a JSON object.
-    pub metadata: Option<Private>,
+    pub metadata: Option<Secret>,
 }
 
 impl Handler for PlaceOrder {

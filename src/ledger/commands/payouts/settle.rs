@@ -15,7 +15,7 @@ pub struct SettlePayout {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PayoutOutcome {
     Paid,
-    Failed { reason: Option<Private> },
+    Failed { reason: Option<Secret> },
 }
 
 impl Handler for SettlePayout {

@@ -10,7 +10,7 @@ pub struct DecideMatch {
     pub statement_id: StatementId,
     pub line: i32,
     pub decision: Decision,
-    pub reason: Private,
+    pub reason: Secret,
 }
 
 impl Handler for DecideMatch {

@@ -8,7 +8,7 @@ use crate::ledger::texts::REVOCATION_REASON;
 pub struct RevokeMatchDecision {
     pub statement_id: StatementId,
     pub line: i32,
-    pub reason: Private,
+    pub reason: Secret,
 }
 
 impl Handler for RevokeMatchDecision {

@@ -13,7 +13,7 @@ pub struct ChangeUser {
     pub user_id: UserId,
     pub role: Option<UserRole>,
     /// argon2id, as a PHC string.
-    pub password_hash: Option<Private>,
+    pub password_hash: Option<Secret>,
 }
 
 impl Handler for ChangeUser {

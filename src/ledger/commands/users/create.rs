@@ -11,11 +11,11 @@ use crate::secrets::rows::Row;
 pub struct CreateUser {
     pub account_id: AccountId,
     pub role: UserRole,
-    pub email: Private,
+    pub email: Secret,
     /// Keyed hash of the email in lower case. An email belongs to one user.
     pub email_lookup: [u8; 32],
     /// argon2id, as a PHC string.
-    pub password_hash: Private,
+    pub password_hash: Secret,
 }
 
 impl Handler for CreateUser {

@@ -10,7 +10,7 @@ pub struct AdjustWallet {
     pub wallet_id: WalletId,
     pub direction: Direction,
     pub amount: Money,
-    pub reason: Private,
+    pub reason: Secret,
 }
 
 impl Handler for AdjustWallet {

@@ -13,7 +13,7 @@ pub struct FundWallet {
     pub wallet_id: WalletId,
     pub amount: Money,
     pub reference: String,
-    pub note: Option<Private>,
+    pub note: Option<Secret>,
 }
 
 impl Handler for FundWallet {

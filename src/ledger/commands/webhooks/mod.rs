@@ -38,9 +38,9 @@ fn read_webhook(reads: &mut ReadSet<'_>, account_id: AccountId, id: WebhookId) {
 fn signing_secret<'a>(
     batch: &mut Batch,
     id: CredentialId,
-    new_secret: &Private,
+    new_secret: &Secret,
     context: CommandContext<'a>,
-) -> Result<(Private, CommandContext<'a>), CommandError> {
+) -> Result<(Secret, CommandContext<'a>), CommandError> {
     if let Some(sealed) = batch.streams.credentials.index.signing_secrets.get(&id) {
         return Ok((batch.keyring.open_text(SIGNING_SECRET, id, sealed)?, context));
     }
@@ -71,7 +71,7 @@ fn append(
     Ok(batch.append::<Webhook>(id, event, &context.of_account(account_id)))
 }
 
-fn view(batch: &Batch, id: WebhookId, token: Option<Private>) -> Decided {
+fn view(batch: &Batch, id: WebhookId, token: Option<Secret>) -> Decided {
     let webhook = batch.streams.webhooks.find(id)?.clone();
     let name = batch.text(WEBHOOK_NAME, id)?.ok_or(SealError::Unreadable)?;
     let url = batch.text(WEBHOOK_URL, id)?.ok_or(SealError::Unreadable)?;

@@ -8,12 +8,12 @@ use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 #[derive(Clone, Debug)]
 pub struct RegisterWebhook {
     pub account_id: AccountId,
-    pub name: Private,
-    pub url: Private,
+    pub name: Secret,
+    pub url: Secret,
     pub events: Vec<WebhookEventType>,
     pub credential_id: Option<CredentialId>,
     /// Token of a standalone webhook, or the signing secret of a credential that has none.
-    pub new_secret: Private,
+    pub new_secret: Secret,
 }
 
 impl Handler for RegisterWebhook {

@@ -10,7 +10,7 @@ use crate::ledger::texts::WEBHOOK_TOKEN;
 pub struct RotateWebhookToken {
     pub account_id: AccountId,
     pub webhook_id: WebhookId,
-    pub new_token: Private,
+    pub new_token: Secret,
 }
 
 impl Handler for RotateWebhookToken {

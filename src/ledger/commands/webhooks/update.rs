@@ -16,8 +16,8 @@ pub struct UpdateWebhook {
 /// Changes to a webhook. An absent field stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookChange {
-    pub name: Option<Private>,
-    pub url: Option<Private>,
+    pub name: Option<Secret>,
+    pub url: Option<Secret>,
     pub events: Option<Vec<WebhookEventType>>,
     pub is_active: Option<bool>,
     pub link: Option<CredentialLink>,
@@ -50,7 +50,7 @@ impl VisibleSecrets {
 pub struct CredentialLink {
     pub credential_id: CredentialId,
     /// Signing secret of a credential that has none.
-    pub new_secret: Private,
+    pub new_secret: Secret,
 }
 
 impl Handler for UpdateWebhook {

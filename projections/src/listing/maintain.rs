@@ -4,8 +4,8 @@ use ledger_database::PgConnection;
 use ledger_events::{AccountId, Position, ShardId};
 
 use super::EVERY;
-use super::marks::any_status;
 use super::moves::{Columns, Move};
+use super::page_anchors::any_status;
 
 /// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::model::Attempt;
 
 /// A delivery of an order's event, with its status.
 #[derive(Clone, Debug, FromRow)]
-pub struct Told {
+pub struct DeliveryHistory {
     pub id: i64,
     pub event_id: Uuid,
     pub webhook_id: WebhookId,
@@ -33,8 +33,8 @@ pub struct Told {
 pub const MOST: i64 = 1_000;
 
 /// Lists the deliveries of an order's events, oldest first.
-pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Vec<Told>, sqlx::Error> {
-    let mut told: Vec<Told> = sqlx::query_as(
+pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Vec<DeliveryHistory>, sqlx::Error> {
+    let mut told: Vec<DeliveryHistory> = sqlx::query_as(
         "SELECT d.id, d.event_id, d.webhook_id, d.replay_id, d.event_type, d.created_at, s.status, s.attempt_count,
             CASE WHEN s.status = 'pending' THEN s.next_attempt_at END AS next_attempt_at
          FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id

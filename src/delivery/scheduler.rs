@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ledger_events::{AccountId, ShardId, WebhookId};
 
 use super::claim::{ClaimRequest, Claimed, Due, Target};
-use super::share::{Candidate, Free, Pace, share};
+use super::share::{Candidate, Free, Responsiveness, share};
 use crate::ledger::Addressee;
 
 /// Duration below which a send counts as quick. Quick webhooks do not delay others.
@@ -49,7 +49,7 @@ impl Limits {
 
 /// Scheduling state of one webhook.
 #[derive(Debug)]
-struct Line {
+struct EndpointState {
     shard: ShardId,
     account_id: AccountId,
     has_first_attempts: bool,
@@ -80,44 +80,44 @@ enum Last {
     Silence,
 }
 
-impl Line {
-    fn pace(&self, now: Instant) -> Pace {
+impl EndpointState {
+    fn responsiveness(&self, now: Instant) -> Responsiveness {
         let patience = match self.last {
             Some(Last::After(took)) => QUICK.max(took * PATIENCE),
             Some(Last::Silence) | None => QUICK,
         };
         let is_silent = self.sending > 0 && now.saturating_duration_since(self.silent_since) >= patience;
         match self.last {
-            _ if is_silent => Pace::Silent,
-            Some(Last::Silence) => Pace::Silent,
-            Some(Last::After(took)) if took < QUICK => Pace::Quick,
-            Some(Last::After(_)) | None => Pace::Unproven,
+            _ if is_silent => Responsiveness::Unresponsive,
+            Some(Last::Silence) => Responsiveness::Unresponsive,
+            Some(Last::After(took)) if took < QUICK => Responsiveness::Fast,
+            Some(Last::After(_)) | None => Responsiveness::Unknown,
         }
     }
 
     /// Returns how many deliveries may be claimed at once now. Only a quick webhook gets more than may be sent at once.
     fn allowance(&self, limits: Limits, now: Instant) -> usize {
-        match self.pace(now) {
-            Pace::Quick => self.allowance,
-            Pace::Unproven | Pace::Silent => self.allowance.min(limits.per_webhook),
+        match self.responsiveness(now) {
+            Responsiveness::Fast => self.allowance,
+            Responsiveness::Unknown | Responsiveness::Unresponsive => self.allowance.min(limits.per_webhook),
         }
     }
 }
 
 /// Scheduler of one worker: the state of all of its webhooks.
 #[derive(Debug)]
-pub struct Queue {
+pub struct Scheduler {
     limits: Limits,
-    lines: HashMap<WebhookId, Line>,
+    lines: HashMap<WebhookId, EndpointState>,
     sending: usize,
     waiting: usize,
     held: usize,
     turn: u64,
 }
 
-impl Queue {
-    pub fn new(limits: Limits) -> Queue {
-        Queue { limits, lines: HashMap::new(), sending: 0, waiting: 0, held: 0, turn: 0 }
+impl Scheduler {
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler { limits, lines: HashMap::new(), sending: 0, waiting: 0, held: 0, turn: 0 }
     }
 
     /// Updates the webhooks of a shard that have something due, and evicts inactive ones.
@@ -140,8 +140,8 @@ impl Queue {
         self.line(addressee.shard, addressee.webhook_id, addressee.account_id, now).has_first_attempts = true;
     }
 
-    fn line(&mut self, shard: ShardId, webhook_id: WebhookId, account_id: AccountId, now: Instant) -> &mut Line {
-        self.lines.entry(webhook_id).or_insert_with(|| Line {
+    fn line(&mut self, shard: ShardId, webhook_id: WebhookId, account_id: AccountId, now: Instant) -> &mut EndpointState {
+        self.lines.entry(webhook_id).or_insert_with(|| EndpointState {
             shard,
             account_id,
             has_first_attempts: false,
@@ -167,7 +167,7 @@ impl Queue {
     /// Returns the deliveries to claim now, at most `most`. Deliveries held of webhooks that are not quick are deducted from
     /// the shares of their kind.
     pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<ClaimRequest> {
-        let is_wanted = |line: &Line| line.shard == shard && (line.has_first_attempts || line.has_retries);
+        let is_wanted = |line: &EndpointState| line.shard == shard && (line.has_first_attempts || line.has_retries);
         let limits = self.limits;
         self.shared(
             most,
@@ -190,10 +190,10 @@ impl Queue {
             };
             // This limit is across all nodes, because another node may know the webhook better. A quick webhook needs none:
             // it soon frees what each node holds.
-            let most = match line.pace(now) {
-                Pace::Quick => usize::MAX,
-                Pace::Unproven => limits.per_webhook,
-                Pace::Silent => line.allowance(limits, now),
+            let most = match line.responsiveness(now) {
+                Responsiveness::Fast => usize::MAX,
+                Responsiveness::Unknown => limits.per_webhook,
+                Responsiveness::Unresponsive => line.allowance(limits, now),
             };
             let least = if line.held == 0 { limits.beside } else { 0 };
             Some(ClaimRequest { webhook_id, first_attempts: count - retries, retries, least, most })
@@ -242,7 +242,7 @@ impl Queue {
         let mut next = vec![];
         for (webhook_id, count) in shares {
             let Some(line) = self.lines.get_mut(&webhook_id) else { continue };
-            if line.pace(now) == Pace::Quick {
+            if line.responsiveness(now) == Responsiveness::Fast {
                 line.sent_quick += count;
             }
             if line.sending == 0 {
@@ -288,7 +288,9 @@ impl Queue {
     /// back, because what they hold is not available to other webhooks.
     pub fn stale(&mut self, fresh: Duration, now: Instant) -> Vec<Claimed> {
         let mut stale = vec![];
-        for line in self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.pace(now) != Pace::Quick) {
+        for line in
+            self.lines.values_mut().filter(|line| !line.waiting.is_empty() && line.responsiveness(now) != Responsiveness::Fast)
+        {
             let is_stale = |claimed: &Claimed| now.saturating_duration_since(claimed.clock.ready) > fresh;
             let count = line.waiting.iter().take_while(|claimed| is_stale(claimed)).count();
             stale.extend(line.waiting.drain(..count));
@@ -299,7 +301,7 @@ impl Queue {
 
     /// Returns the webhooks of a shard with deliveries that wait to be sent.
     pub fn waiting_for(&self, shard: ShardId) -> Vec<WebhookId> {
-        let waits = |line: &Line| line.shard == shard && !line.waiting.is_empty();
+        let waits = |line: &EndpointState| line.shard == shard && !line.waiting.is_empty();
         self.lines.iter().filter(|(_, line)| waits(line)).map(|(webhook_id, _)| *webhook_id).collect()
     }
 
@@ -332,24 +334,24 @@ impl Queue {
 
     /// Distributes capacity among the webhooks, by what each has already.
     ///
-    /// `most.all` is net of what the webhooks have; the shares by pace are reduced here. Sends that started while their
+    /// `most.all` is net of what the webhooks have; the shares by responsiveness are reduced here. Sends that started while their
     /// webhook was quick, but no longer is, count for no share: the shares are computed from the capacity without them.
     fn shared(
         &mut self,
         most: Free,
         now: Instant,
-        has: impl Fn(&Line) -> usize,
-        room: impl Fn(&Line) -> usize,
+        has: impl Fn(&EndpointState) -> usize,
+        room: impl Fn(&EndpointState) -> usize,
     ) -> Vec<(WebhookId, usize)> {
         let mut accounts: HashMap<AccountId, usize> = HashMap::new();
         let (mut silent, mut unproven, mut stuck) = (0, 0, 0);
         for line in self.lines.values() {
             let (has, sent_quick) = (has(line), line.sent_quick.min(has(line)));
             *accounts.entry(line.account_id).or_default() += has;
-            match line.pace(now) {
-                Pace::Quick => continue,
-                Pace::Unproven => unproven += has - sent_quick,
-                Pace::Silent => silent += has - sent_quick,
+            match line.responsiveness(now) {
+                Responsiveness::Fast => continue,
+                Responsiveness::Unknown => unproven += has - sent_quick,
+                Responsiveness::Unresponsive => silent += has - sent_quick,
             }
             stuck += sent_quick;
         }
@@ -365,7 +367,7 @@ impl Queue {
                     has: has(line),
                     room,
                     served: line.served,
-                    pace: line.pace(now),
+                    responsiveness: line.responsiveness(now),
                 });
             }
         }

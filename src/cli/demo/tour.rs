@@ -11,7 +11,7 @@ use super::stage::Stage;
 use super::statement::Statement;
 use crate::cli::client::{Body, Caller, Client};
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
-use crate::secrets::seal::Private;
+use crate::secrets::seal::Secret;
 
 /// Every webhook event type.
 const WEBHOOK_EVENTS: [&str; 5] =
@@ -38,7 +38,7 @@ struct PlaceOrder<'a> {
     quantity: u32,
 }
 
-struct Story<'a> {
+struct Tour<'a> {
     stage: &'a mut Stage,
     printer: &'a mut Printer,
     operator: Client,
@@ -54,7 +54,7 @@ pub async fn tell(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Ac
     let operator = Client::new(&stage.base, Some(Caller::Operator(stage.operator_token.clone())))?;
     let client = Client::new(&stage.base, None)?;
     let run = format!("{:08x}", rand::random::<u32>());
-    let mut story = Story { stage, printer, operator, client, run, wallet: 0 };
+    let mut story = Tour { stage, printer, operator, client, run, wallet: 0 };
     story.set_up_account().await?;
 
     story.printer.section("Products and stock")?;
@@ -101,7 +101,7 @@ pub async fn tell(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Ac
     Ok(Account { client: story.client })
 }
 
-impl Story<'_> {
+impl Tour<'_> {
     async fn set_up_account(&mut self) -> anyhow::Result<()> {
         let account =
             self.operator(Method::POST, "/accounts", json!({"name": format!("Demo {}", self.run)}), |_| String::new()).await?;
@@ -127,7 +127,7 @@ impl Story<'_> {
 
         let caller = |signing_secret| Caller::Client {
             api_key: text(&credential, "api_key").to_owned(),
-            api_secret: Private::new(text(&credential, "api_secret")),
+            api_secret: Secret::new(text(&credential, "api_secret")),
             signing_secret,
         };
         self.client = Client::new(&self.stage.base, Some(caller(None)))?;
@@ -136,7 +136,7 @@ impl Story<'_> {
         });
         let webhook = self.client(Method::POST, "/webhooks", webhook, |_| "all event types".to_owned()).await?;
         // The webhook is linked to the credential, so its token also signs requests.
-        let token = Private::new(text(&webhook, "token"));
+        let token = Secret::new(text(&webhook, "token"));
         ensure!(!token.expose().is_empty(), "the webhook was registered without a token");
         self.client = Client::new(&self.stage.base, Some(caller(Some(token.clone()))))?;
         self.stage.webhook_token = Some(token);

@@ -11,7 +11,7 @@ use ledger_database::PgPool;
 use ledger_events::order::{CancelledBy, Order, OrderEvent};
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, OrderId, Position, Recorded, ShardId, WebhookId};
-use ledger_projections::deliveries::{self, Told};
+use ledger_projections::deliveries::{self, DeliveryHistory};
 use ledger_projections::orders;
 use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
@@ -20,60 +20,60 @@ use super::history;
 use super::reader::{self, ReadError};
 use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
 use crate::ledger::operators;
-use crate::secrets::seal::{Keyring, Private};
+use crate::secrets::seal::{Keyring, Secret};
 
 #[derive(Debug, thiserror::Error)]
-pub enum StoryError {
+pub enum TimelineError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
 
-impl From<sqlx::Error> for StoryError {
-    fn from(error: sqlx::Error) -> StoryError {
-        StoryError::Read(error.into())
+impl From<sqlx::Error> for TimelineError {
+    fn from(error: sqlx::Error) -> TimelineError {
+        TimelineError::Read(error.into())
     }
 }
 
 /// An order with its complete history, oldest first.
 #[derive(Debug)]
-pub struct Story {
+pub struct Timeline {
     /// State of the order after the last chapter.
     pub order: Order,
     /// Texts of the order, and the names in its history.
     pub texts: Texts,
-    pub chapters: Vec<Chapter>,
+    pub chapters: Vec<TimelineEntry>,
     /// Number of events for reading codes that are left out of `chapters`.
     pub left_out: u64,
 }
 
 /// One event of the order, with its consequences.
 #[derive(Debug)]
-pub struct Chapter {
+pub struct TimelineEntry {
     pub recorded: Recorded,
     pub actor: Who,
     /// Description of the event for people.
     pub description: String,
     /// Reason that a person gave.
-    pub reason: Option<Private>,
+    pub reason: Option<Secret>,
     /// Movement of the wallet that belongs to the event.
     pub movement: Option<Transaction>,
-    pub deliveries: Vec<Telling>,
+    pub deliveries: Vec<TimelineDelivery>,
 }
 
 /// Actor of an event, with the name if it is known.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub actor: Actor,
-    pub name: Option<Private>,
+    pub name: Option<Secret>,
 }
 
 /// A delivery with the name of its webhook, and the requests to retry it.
 #[derive(Debug)]
-pub struct Telling {
-    pub told: Told,
-    pub webhook_name: Option<Private>,
+pub struct TimelineDelivery {
+    pub told: DeliveryHistory,
+    pub webhook_name: Option<Secret>,
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
 
@@ -92,7 +92,7 @@ pub async fn of_order(
     shard: ShardId,
     id: OrderId,
     upto: Option<Position>,
-) -> Result<Option<Story>, StoryError> {
+) -> Result<Option<Timeline>, TimelineError> {
     let Past { order, told: recorded, left_out } = past_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
     let Some(order) = order else { return Ok(None) };
 
@@ -100,11 +100,11 @@ pub async fn of_order(
     let told = deliveries::of_order(pool, shard, id).await?;
     let retries = retries(pool, shard, &recorded, &told, upto).await?;
     let names = Names::load(pool, keyring, shard, &order, &recorded, &told, &retries).await?;
-    let mut tellings: HashMap<Uuid, Vec<Telling>> = HashMap::new();
+    let mut tellings: HashMap<Uuid, Vec<TimelineDelivery>> = HashMap::new();
     for told in told {
         let asked = retries.iter().filter(|r| r.is_of(&told)).map(|r| (r.at, names.who(r.actor))).collect();
         let webhook_name = names.texts.get(&(WEBHOOK_NAME, told.webhook_id)).cloned();
-        tellings.entry(told.event_id).or_default().push(Telling { told, webhook_name, retries: asked });
+        tellings.entry(told.event_id).or_default().push(TimelineDelivery { told, webhook_name, retries: asked });
     }
     let chapters = recorded.into_iter().filter_map(|recorded| {
         let Event::Order(event) = &recorded.event else { return None };
@@ -113,7 +113,7 @@ pub async fn of_order(
             OrderEvent::PersonalDataErased(_) => names.texts.get(&(ERASURE_REASON, recorded.moment.position)).cloned(),
             _ => None,
         };
-        Some(Chapter {
+        Some(TimelineEntry {
             actor: names.who(recorded.metadata.actor),
             description: description(&order, event),
             reason,
@@ -123,7 +123,7 @@ pub async fn of_order(
         })
     });
     let chapters = chapters.collect();
-    Ok(Some(Story { order, texts: names.texts, chapters, left_out }))
+    Ok(Some(Timeline { order, texts: names.texts, chapters, left_out }))
 }
 
 /// An order's past state, and the events to list.
@@ -135,7 +135,7 @@ struct Past {
 
 /// Loads the order's state at a position, and its events. A client that reads its codes again and again appends an event
 /// each time. After the first [`MOST_EVENTS`] events, only the latest reads are listed, together with all other events.
-async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, StoryError> {
+async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, TimelineError> {
     let (mut states, mut told, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
     let (mut version, mut is_more) = (0, true);
     while is_more {
@@ -172,7 +172,7 @@ async fn movements(
     shard: ShardId,
     order: &Order,
     recorded: &[Recorded],
-) -> Result<HashMap<Position, Transaction>, StoryError> {
+) -> Result<HashMap<Position, Transaction>, TimelineError> {
     let moves = |event: &Event| match event {
         Event::Order(OrderEvent::OrderPlaced(_)) => true,
         Event::Order(OrderEvent::OrderCancelled(e)) => e.transaction_id.is_some(),
@@ -204,7 +204,7 @@ struct Retry {
 }
 
 impl Retry {
-    fn is_of(&self, told: &Told) -> bool {
+    fn is_of(&self, told: &DeliveryHistory) -> bool {
         (self.webhook_id, self.event_id, self.replay_id) == (told.webhook_id, told.event_id, told.replay_id)
     }
 }
@@ -214,9 +214,9 @@ async fn retries(
     pool: &PgPool,
     shard: ShardId,
     recorded: &[Recorded],
-    told: &[Told],
+    told: &[DeliveryHistory],
     upto: Option<Position>,
-) -> Result<Vec<Retry>, StoryError> {
+) -> Result<Vec<Retry>, TimelineError> {
     let webhooks: Vec<WebhookId> = told.iter().map(|told| told.webhook_id).collect::<HashSet<_>>().into_iter().collect();
     let events: Vec<Uuid> = recorded.iter().map(|r| r.moment.event_id).collect();
     let (mut after, upto) = (0, upto.unwrap_or(Position::MAX));
@@ -255,9 +255,9 @@ impl Names {
         shard: ShardId,
         order: &Order,
         recorded: &[Recorded],
-        told: &[Told],
+        told: &[DeliveryHistory],
         retries: &[Retry],
-    ) -> Result<Names, StoryError> {
+    ) -> Result<Names, TimelineError> {
         let actors: HashSet<Actor> =
             recorded.iter().map(|r| r.metadata.actor).chain(retries.iter().map(|retry| retry.actor)).collect();
         let ids = |id: fn(&Actor) -> Option<i64>| actors.iter().filter_map(id).collect::<Vec<_>>();
@@ -291,7 +291,7 @@ impl Names {
     fn who(&self, actor: Actor) -> Who {
         let name = match actor {
             Actor::User(id) => self.texts.get(&(EMAIL, id)).cloned(),
-            actor => self.named.get(&actor).map(Private::new),
+            actor => self.named.get(&actor).map(Secret::new),
         };
         Who { actor, name }
     }

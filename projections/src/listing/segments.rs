@@ -12,16 +12,16 @@ use super::moves::{Columns, Uncounted};
 
 /// A segment: the orders of a status at positions after `after` and up to `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Segment {
     pub after: i64,
     pub upto: i64,
     pub orders: i64,
 }
 
-impl Stretch {
+impl Segment {
     /// Sums the orders of these segments.
-    pub fn orders_of(stretches: &[Stretch]) -> i64 {
-        stretches.iter().map(|stretch| stretch.orders).sum()
+    pub fn orders_of(segments: &[Segment]) -> i64 {
+        segments.iter().map(|segment| segment.orders).sum()
     }
 }
 
@@ -36,7 +36,7 @@ pub async fn of_status(
     status: &str,
     within: (i64, i64),
     uncounted: &Uncounted,
-) -> Result<Vec<Stretch>, sqlx::Error> {
+) -> Result<Vec<Segment>, sqlx::Error> {
     let by_mark: Vec<(i64, i64)> = match uncounted {
         Uncounted::Unknown => vec![],
         Uncounted::Moves(moves) => {
@@ -59,15 +59,15 @@ pub async fn of_status(
         .await?
         }
     };
-    let mut stretches = vec![];
+    let mut segments = vec![];
     for (part, orders) in clipped(&by_mark, within) {
         let orders = match orders {
             Some(orders) => orders,
             None => count(&mut *conn, owner, status, part).await?,
         };
-        stretches.push(Stretch { after: part.0, upto: part.1, orders });
+        segments.push(Segment { after: part.0, upto: part.1, orders });
     }
-    Ok(stretches)
+    Ok(segments)
 }
 
 /// Splits `within` into segments, oldest first, from each anchor with orders of the status to the next. The number
@@ -111,10 +111,10 @@ pub async fn keys(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
     status: &str,
-    stretches: &[Stretch],
+    segments: &[Segment],
     rows: Range<i64>,
 ) -> Result<Vec<i64>, sqlx::Error> {
-    let Some((upto, newer)) = place(stretches, rows.start) else { return Ok(vec![]) };
+    let Some((upto, newer)) = place(segments, rows.start) else { return Ok(vec![]) };
     sqlx::query_scalar(
         "SELECT placed_position FROM orders WHERE shard_id = $1 AND account_id = $2 AND status = $3
          AND placed_position > $4 AND placed_position <= $5 ORDER BY placed_position DESC OFFSET $6 LIMIT $7",
@@ -122,7 +122,7 @@ pub async fn keys(
     .bind(shard)
     .bind(account)
     .bind(status)
-    .bind(stretches.first().map_or(0, |oldest| oldest.after))
+    .bind(segments.first().map_or(0, |oldest| oldest.after))
     .bind(upto)
     .bind(newer)
     .bind(rows.end - rows.start)
@@ -133,13 +133,13 @@ pub async fn keys(
 
 /// Finds the segment that contains a row, where row 0 is the newest of all. Returns the end of the segment, and
 /// the number of newer rows in it.
-fn place(stretches: &[Stretch], row: i64) -> Option<(i64, i64)> {
+fn place(segments: &[Segment], row: i64) -> Option<(i64, i64)> {
     let mut newer = 0;
-    for stretch in stretches.iter().rev() {
-        if row < newer + stretch.orders {
-            return Some((stretch.upto, row - newer));
+    for segment in segments.iter().rev() {
+        if row < newer + segment.orders {
+            return Some((segment.upto, row - newer));
         }
-        newer += stretch.orders;
+        newer += segment.orders;
     }
     None
 }
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn rows_are_located_starting_at_the_newest() {
-        let stretch = |after, upto, orders| Stretch { after, upto, orders };
-        let stretches = [stretch(0, 100, 3), stretch(100, 300, 0), stretch(300, i64::MAX, 2)];
-        let places = [0, 1, 2, 4, 5].map(|row| place(&stretches, row));
+        let segment = |after, upto, orders| Segment { after, upto, orders };
+        let segments = [segment(0, 100, 3), segment(100, 300, 0), segment(300, i64::MAX, 2)];
+        let places = [0, 1, 2, 4, 5].map(|row| place(&segments, row));
         assert_eq!(places, [Some((i64::MAX, 0)), Some((i64::MAX, 1)), Some((100, 0)), Some((100, 2)), None]);
     }
 }

@@ -29,7 +29,7 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
 }
 
 /// Claims everything that is wanted. Returns the counts by webhook.
-fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+fn claim(queue: &mut Scheduler, now: Instant) -> HashMap<WebhookId, usize> {
     let wants = queue.wanted(SHARD, now);
     let came = wants.iter().flat_map(|want| {
         let first_attempts = (0..want.first_attempts).map(|_| claimed(want.webhook_id, 1, now));
@@ -41,7 +41,7 @@ fn claim(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
 }
 
 /// Sends everything that is scheduled. Returns the counts by webhook.
-fn send(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
+fn send(queue: &mut Scheduler, now: Instant) -> HashMap<WebhookId, usize> {
     let mut sent = HashMap::new();
     for claimed in queue.next(now) {
         *sent.entry(claimed.webhook_id).or_default() += 1;
@@ -49,7 +49,7 @@ fn send(queue: &mut Queue, now: Instant) -> HashMap<WebhookId, usize> {
     sent
 }
 
-fn end(queue: &mut Queue, webhook_id: WebhookId, count: usize, took: Duration, is_answered: bool, now: Instant) {
+fn end(queue: &mut Scheduler, webhook_id: WebhookId, count: usize, took: Duration, is_answered: bool, now: Instant) {
     for _ in 0..count {
         queue.ended(webhook_id, Some((took, is_answered)), now);
         queue.left(webhook_id);
@@ -58,7 +58,7 @@ fn end(queue: &mut Queue, webhook_id: WebhookId, count: usize, took: Duration, i
 
 #[test]
 fn a_quick_webhook_is_claimed_ahead_without_more_sends_at_once() {
-    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for round in 0..20 {
         claim(&mut queue, now);
@@ -73,7 +73,7 @@ fn a_quick_webhook_is_claimed_ahead_without_more_sends_at_once() {
 
 #[test]
 fn a_hanging_webhook_is_throttled_to_one_send_at_a_time() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     claim(&mut queue, now);
     assert_eq!(send(&mut queue, now)[&1], 1);
@@ -98,7 +98,7 @@ fn a_hanging_webhook_is_throttled_to_one_send_at_a_time() {
 
 #[test]
 fn half_of_the_capacity_stays_for_webhooks_that_answer() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1_000, 1_000)], now);
     for _ in 0..3 {
         claim(&mut queue, now);
@@ -120,7 +120,7 @@ fn half_of_the_capacity_stays_for_webhooks_that_answer() {
 
 #[test]
 fn a_webhook_that_falls_silent_stops_being_quick_before_its_deadline() {
-    let (mut queue, mut now) = (Queue::new(Limits::new(8, 8)), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(Limits::new(8, 8)), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for _ in 0..4 {
         claim(&mut queue, now);
@@ -147,7 +147,7 @@ fn a_webhook_that_falls_silent_stops_being_quick_before_its_deadline() {
 
 #[test]
 fn others_are_served_when_all_quick_webhooks_of_an_account_fall_silent() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     let (quick, new, hung) = (1_000, 2_000, 3_000);
     queue.found(SHARD, (0..20).map(|n| due(n, 1)).chain([due(quick, 2), due(hung, 3)]).collect(), now);
     // Run until all are known: twenty webhooks of one account and one of another are quick, the third account's hangs.
@@ -190,7 +190,7 @@ fn others_are_served_when_all_quick_webhooks_of_an_account_fall_silent() {
 
 #[test]
 fn an_unsent_delivery_does_not_make_a_silent_webhook_quick() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     for _ in 0..2 {
         claim(&mut queue, now);
@@ -200,16 +200,16 @@ fn an_unsent_delivery_does_not_make_a_silent_webhook_quick() {
     claim(&mut queue, now);
     assert!(send(&mut queue, now)[&1] > 1);
     now += Duration::from_secs(2);
-    assert_eq!(queue.lines[&1].pace(now), Pace::Silent);
+    assert_eq!(queue.lines[&1].responsiveness(now), Responsiveness::Unresponsive);
     queue.ended(1, None, now);
-    assert_eq!(queue.lines[&1].pace(now), Pace::Silent);
+    assert_eq!(queue.lines[&1].responsiveness(now), Responsiveness::Unresponsive);
 }
 
 #[test]
 fn across_nodes_only_webhooks_that_are_not_quick_are_limited() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
-    let wanted = |queue: &mut Queue, now: Instant| {
+    let wanted = |queue: &mut Scheduler, now: Instant| {
         let wants = queue.wanted(SHARD, now);
         (wants[0].first_attempts, wants[0].least, wants[0].most)
     };
@@ -230,7 +230,7 @@ fn across_nodes_only_webhooks_that_are_not_quick_are_limited() {
 
 #[test]
 fn a_new_webhook_is_served_beside_hanging_and_slow_ones() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, vec![due(1, 1), due(2, 1), due(3, 1)], now);
     for _ in 0..20 {
         claim(&mut queue, now);
@@ -242,7 +242,7 @@ fn a_new_webhook_is_served_beside_hanging_and_slow_ones() {
     for round in 0..5 {
         claim(&mut queue, now);
         let sent = send(&mut queue, now);
-        let end_of_others = |queue: &mut Queue, sent: &HashMap<WebhookId, usize>, now: Instant| {
+        let end_of_others = |queue: &mut Scheduler, sent: &HashMap<WebhookId, usize>, now: Instant| {
             for (webhook_id, count) in sent.iter().filter(|(webhook_id, _)| **webhook_id >= 100) {
                 end(queue, *webhook_id, *count, Duration::from_millis(20), true, now);
             }
@@ -262,7 +262,7 @@ fn a_new_webhook_is_served_beside_hanging_and_slow_ones() {
 
 #[test]
 fn a_new_webhook_is_served_beside_hundreds_known_to_hang() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
     queue.found(SHARD, hanging.clone(), now);
     // Run until each has hung once. Then they take turns within a quarter of the capacity.
@@ -287,7 +287,7 @@ fn a_new_webhook_is_served_beside_hundreds_known_to_hang() {
 
 #[test]
 fn a_new_webhook_is_served_beside_dozens_of_new_ones_that_hang() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..40).map(|n| due(n, n)).collect();
     queue.found(SHARD, hanging.clone(), now);
     claim(&mut queue, now);
@@ -304,7 +304,7 @@ fn a_new_webhook_is_served_beside_dozens_of_new_ones_that_hang() {
 
 #[test]
 fn a_slow_webhook_is_served_beside_hundreds_that_hang() {
-    let (mut queue, mut now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, mut now) = (Scheduler::new(LIMITS), Instant::now());
     let hanging: Vec<Due> = (0..300).map(|n| due(n, n)).collect();
     let patient = 1_000;
     queue.found(SHARD, vec![due(patient, patient)], now);
@@ -335,7 +335,7 @@ fn a_slow_webhook_is_served_beside_hundreds_that_hang() {
 
 #[test]
 fn a_flood_of_one_account_does_not_delay_another() {
-    let (mut queue, now) = (Queue::new(LIMITS), Instant::now());
+    let (mut queue, now) = (Scheduler::new(LIMITS), Instant::now());
     queue.found(SHARD, (0..50).map(|n| due(n, 1)).collect(), now);
     for _ in 0..20 {
         claim(&mut queue, now);
@@ -355,7 +355,7 @@ fn a_flood_of_one_account_does_not_delay_another() {
 
 #[test]
 fn retries_get_exactly_their_share() {
-    let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
+    let (mut queue, now) = (Scheduler::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
     let (mut first_attempts, mut retries) = (0, 0);
     for _ in 0..40 {
@@ -373,7 +373,7 @@ fn retries_get_exactly_their_share() {
 
 #[test]
 fn missing_deliveries_are_not_wanted_again_until_they_are_due() {
-    let (mut queue, now) = (Queue::new(Limits { new: 4, ..LIMITS }), Instant::now());
+    let (mut queue, now) = (Scheduler::new(Limits { new: 4, ..LIMITS }), Instant::now());
     queue.found(SHARD, vec![due(1, 1)], now);
     let wants = queue.wanted(SHARD, now);
     queue.claimed(&wants, vec![claimed(1, 1, now)]);
