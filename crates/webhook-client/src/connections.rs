@@ -184,6 +184,9 @@ impl Connections {
         let seen = flood.clone();
         hyper::ext::on_informational(&mut request, move |_| seen.count());
         loop {
+            // The runtime polls the sockets before it continues here, so a connection that the receiver has closed is known
+            // as closed. Otherwise the request could be written to it, and would cost an attempt.
+            tokio::task::yield_now().await;
             let (mut open, is_kept) = match self.kept(origin) {
                 Some(open) => (open, true),
                 None => (self.open(origin, ends_at).await?, false),
