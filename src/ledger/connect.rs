@@ -18,7 +18,7 @@ use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// Database role of the service. It may append to the log and read it, and nothing else.
+/// Database role of the service. On the table `events` it may only insert and select.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
 /// Default number of connections for the reads of clients and operators, if no budget is given.

@@ -114,10 +114,9 @@ pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sq
     if head <= checkpoint {
         return Ok(checkpoint);
     }
-    let soon = sqlx::query_scalar("SELECT clock_timestamp() - make_interval(secs => $1)")
-        .bind(PROJECTION_GRACE)
-        .fetch_one(&mut *conn)
-        .await?;
+    // In a transaction, the grace counts from its start: a long snapshot does not see what was projected since.
+    let soon =
+        sqlx::query_scalar("SELECT now() - make_interval(secs => $1)").bind(PROJECTION_GRACE).fetch_one(&mut *conn).await?;
     Ok(checkpoint.max(reader::first_at(conn, shard, soon, head).await? - 1))
 }
 
@@ -296,13 +295,13 @@ impl Follower {
         let (events, webhooks): (Vec<Uuid>, Vec<WebhookId>) = called_for.iter().copied().unzip();
         sqlx::query_as(
             "SELECT c.event_id, c.webhook_id FROM unnest($2::uuid[], $3::bigint[]) WITH ORDINALITY AS c (event_id, webhook_id, n)
-             -- -- One index lookup for each, whatever the statistics: there are far more deliveries than are asked for.
+             -- One index lookup for each, whatever the statistics: there are far more deliveries than are asked for.
              LEFT JOIN LATERAL (SELECT id FROM deliveries WHERE shard_id = $1 AND event_id = c.event_id AND webhook_id = c.webhook_id
                 AND replay_id = 0 LIMIT 1) AS d ON true
              LEFT JOIN LATERAL (SELECT status, attempt_count, next_attempt_at, leased_until FROM delivery_state
                 WHERE shard_id = $1 AND delivery_id = d.id LIMIT 1) AS s ON true
              WHERE s.status IS NULL OR (s.status = 'pending' AND (
-                -- -- No worker claims it, or could send it.
+                -- No worker claims it, or could send it.
                 (s.attempt_count >= $5 AND s.leased_until IS NULL)
                 OR greatest(s.next_attempt_at, s.leased_until) >= clock_timestamp() + make_interval(secs => $4)
                 OR NOT EXISTS (SELECT FROM webhook_envelopes e WHERE e.shard_id = $1 AND e.event_id = c.event_id AND e.payload IS NOT NULL)

@@ -33,7 +33,7 @@ pub fn keyring(settings: &MasterKeySettings, data_dir: &Path, is_embedded: bool)
     let path = match &settings.master_key_file {
         Some(path) => path,
         None if is_embedded => {
-            // A new ledger has no rows without MACs, so its key file says `sealed` from the start: see `access::rows`.
+            // A new ledger has no rows without MACs, so its key file says `sealed` from the start: see `secrets::rows`.
             make(&made, &format!("{}\n{SEALED}", *Keyring::generate()))?;
             &made
         }

@@ -70,7 +70,7 @@ pub async fn fail_pending(conn: &mut PgConnection, shard: ShardId, made: &Made) 
     Ok(true)
 }
 
-/// Writes the rows of a batch, after [`silence`] has failed everything that the batch silences. Also writes the
+/// Writes the rows of a batch, after [`fail_pending`] has failed the deliveries that the batch ends. Also writes the
 /// worker's record, in which each delivery starts as due now.
 pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {
     webhooks::write_audience(conn, shard, made.changed.values()).await?;

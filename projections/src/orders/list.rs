@@ -33,7 +33,10 @@ impl OrderFilter {
 
     /// Whether the page may need the counts of orders.
     pub fn needs_counts(&self) -> bool {
-        self.account_id.is_none() || self.product_id.is_some() || self.status.is_some()
+        match self.account_id {
+            Some(_) => self.product_id.is_some() || self.status.is_some(),
+            None => self.created_from.is_none() && self.created_to.is_none(),
+        }
     }
 }
 

@@ -25,7 +25,9 @@ const TABLES: [(&str, &str); 11] = [
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];
 
-const ATTEMPTS: usize = 120;
+/// Number of checks for older transactions, and of attempts to lock a table.
+const CHECKS: usize = 120;
+const ATTEMPTS: usize = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +85,7 @@ pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::E
 }
 
 async fn wait_until_unseen(conn: &mut PgConnection, table: &str, xid: &str) -> Result<(), WipeError> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..CHECKS {
         let is_seen: bool = sqlx::query_scalar(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (age(backend_xid) >= age($1::text::xid8::xid)
                     OR (datname = current_database() OR datname IS NULL) AND age(backend_xmin) >= age($1::text::xid8::xid)))
