@@ -123,8 +123,8 @@ impl DatabaseSettings {
     }
 }
 
-/// Whether the connection is safe from anyone on the network path. Either it stays on this machine, or TLS verifies the
-/// server's name. Any `sslmode` other than `verify-full` accepts a certificate of another server, or none.
+/// Returns whether the connection is safe from anyone on the network path. Either it stays on this machine, or TLS verifies
+/// the server's name. Any `sslmode` other than `verify-full` accepts a certificate of another server, or none.
 fn is_protected(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -132,7 +132,7 @@ impl Webhook {
     /// Maximum number of webhooks per account (contract, "Webhooks").
     pub const MOST_PER_ACCOUNT: usize = 20;
 
-    /// Whether the webhook receives events of this type: it is active, not deleted, and subscribed to the type.
+    /// Returns whether the webhook receives events of this type: it is active, not deleted, and subscribed to the type.
     pub fn hears(&self, event_type: WebhookEventType) -> bool {
         self.is_active && !self.is_deleted && self.events.contains(&event_type)
     }

@@ -101,12 +101,12 @@ impl Write {
         Write { query, parts: 0, expected: vec![] }
     }
 
-    /// Whether the statement writes nothing but the head.
+    /// Returns whether the statement writes nothing but the head.
     pub fn is_empty(&self) -> bool {
         self.parts == 0
     }
 
-    /// Whether the statement looks up rows, so that its plan depends on statistics.
+    /// Returns whether the statement looks up rows, so that its plan depends on statistics.
     pub fn joins(&self) -> bool {
         !self.expected.is_empty()
     }

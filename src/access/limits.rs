@@ -122,7 +122,7 @@ fn minutes(seconds: u32) -> String {
     }
 }
 
-/// Whether a path equals the prefix or continues it with a further segment.
+/// Returns whether a path equals the prefix or continues it with a further segment.
 pub fn is_under(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

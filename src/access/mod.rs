@@ -46,7 +46,7 @@ impl Principal {
         }
     }
 
-    /// Whether the client has at least this role. An API key may do everything.
+    /// Returns whether the client has at least this role. An API key may do everything.
     pub fn may(&self, role: UserRole) -> bool {
         match self.identity {
             ClientIdentity::Credential(_) => true,

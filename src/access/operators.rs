@@ -27,7 +27,7 @@ impl Operator {
         Actor::Operator(self.id)
     }
 
-    /// Whether the operator has this role or is an admin.
+    /// Returns whether the operator has this role or is an admin.
     pub fn may(&self, role: Role) -> bool {
         self.role == Role::Admin || self.role == role
     }

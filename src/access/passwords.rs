@@ -100,7 +100,7 @@ impl Passwords {
         hashed.await?
     }
 
-    /// Whether the password matches the hash. Takes the same time without a hash.
+    /// Returns whether the password matches the hash. Takes the same time without a hash.
     pub async fn verify(&self, lane: Lane, password: Secret, hash: Option<Secret>) -> Result<bool, AccessError> {
         self.work(lane, move || {
             let hash = PasswordHash::new(hash.as_ref().map_or(NOBODY, Secret::expose));

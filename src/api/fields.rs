@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether the object has no fields, known or unknown.
+    /// Returns whether the object has no fields, known or unknown.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Whether valid JSON is nested deeper than [`MAX_DEPTH`]. Counts the brackets outside strings.
+/// Returns whether valid JSON is nested deeper than [`MAX_DEPTH`]. Counts the brackets outside strings.
 fn is_too_deep(json: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for byte in json.bytes() {

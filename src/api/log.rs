@@ -38,7 +38,7 @@ const THEIRS_FOR_EVER: &str = "private, max-age=31536000, immutable";
 /// `Cache-Control` for checkpoints, which caches must revalidate each time.
 const NO_CACHE: &str = "no-cache";
 
-/// Whether a path requires an operator token. Under `/log`, only those of entries do.
+/// Returns whether a path requires an operator token. Under `/log`, only those of entries do.
 pub fn is_for_auditors(path: &str) -> bool {
     let below = path.strip_prefix("/log/").and_then(|rest| rest.split_once('/')).map(|(_, below)| below);
     below.is_some_and(|below| is_under(below, "tile/entries") || is_under(below, "tile/entries32"))

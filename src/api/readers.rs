@@ -182,12 +182,12 @@ fn bounded(text: String, length: &RangeInclusive<usize>) -> Read<String> {
     }
 }
 
-/// Whether valid JSON is a number. No other kind of value begins with a digit or a minus.
+/// Returns whether valid JSON is a number. No other kind of value begins with a digit or a minus.
 fn is_number(json: &str) -> bool {
     json.starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
-/// Whether text has the form of money in a string: `-?digits(.digits)?`.
+/// Returns whether text has the form of money in a string: `-?digits(.digits)?`.
 fn is_plain_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let text = text.strip_prefix('-').unwrap_or(text);

@@ -15,7 +15,7 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// Whether the listener serves a path. Every listener serves the log and the probes, except for the metrics.
+    /// Returns whether the listener serves a path. Every listener serves the log and the probes, except for the metrics.
     pub(super) fn serves(self, path: &str) -> bool {
         let is_operators = is_under(path, "/admin") || path == probes::METRICS;
         match self {

@@ -50,6 +50,6 @@ pub trait Visitor {
     /// Checks the next page, in the snapshot in which it was read. An empty page is the end of the log.
     async fn visit(&mut self, conn: &mut PgConnection, page: &Page, findings: &mut Findings) -> Result<(), AuditError>;
 
-    /// Whether the visitor needs no further page.
+    /// Returns whether the visitor needs no further page.
     fn is_done(&self) -> bool;
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Whether a terminal interprets a character instead of showing it: C0, DEL, C1, and the marks that change the text
+/// Returns whether a terminal interprets a character instead of showing it: C0, DEL, C1, and the marks that change the text
 /// direction.
 fn is_acted_on(c: char) -> bool {
     let is_bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

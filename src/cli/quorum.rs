@@ -19,7 +19,7 @@ pub struct QuorumArgs {
 }
 
 impl QuorumArgs {
-    /// Whether any of the arguments was given.
+    /// Returns whether any of the arguments was given.
     pub fn is_wanted(&self) -> bool {
         self.quorum > 0 || !self.witnesses.is_empty()
     }

@@ -187,7 +187,7 @@ impl Activity {
         }
     }
 
-    /// Whether no request is in progress. Anything written then is not a response of the application.
+    /// Returns whether no request is in progress. Anything written then is not a response of the application.
     pub fn is_between_requests(&self) -> bool {
         matches!(self.phase(), Phase::Idle | Phase::Head)
     }
@@ -225,7 +225,7 @@ impl Activity {
         self.reading_ended_at.load(Ordering::Acquire) > 0
     }
 
-    /// Whether the connection was cut. If not, registers the task to be woken when it is.
+    /// Returns whether the connection was cut. If not, registers the task to be woken when it is.
     pub fn is_cut(&self, cx: &mut Context<'_>) -> bool {
         self.task.register(cx.waker());
         self.phase() == Phase::Cut

@@ -55,7 +55,7 @@ impl CommandContext<'_> {
         CommandContext { account_id: Some(account_id), ..self }
     }
 
-    /// Sets the event that causes the next one. Without a correlation id, it becomes that, too.
+    /// Sets the causation id of the next event. Uses it as the correlation id, too, if there is none yet.
     pub fn after(self, cause: Uuid) -> Self {
         CommandContext { correlation_id: self.correlation_id.or(Some(cause)), causation_id: Some(cause), ..self }
     }

@@ -45,8 +45,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Builds the statement that writes orders, movements of money and what they bring along, if the head still stands where
-    /// this batch began. For batches of pipelined commands that is everything.
+    /// Builds the statement that writes events, orders, movements, texts, data keys, voucher claims and responses, if the head
+    /// still stands where this batch began.
     pub fn statement(&self) -> Result<Write, ProjectionError> {
         let (shard, head) = (self.shard, &self.head);
         let from = Head { shard, position: head.position, event_id: head.last_event, epoch: head.epoch };

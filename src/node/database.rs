@@ -124,7 +124,7 @@ impl Database {
     }
 }
 
-/// Whether the database refused a statement because of a missing privilege (SQLSTATE 42501).
+/// Returns whether the database refused a statement because of a missing privilege (SQLSTATE 42501).
 fn is_forbidden(error: &SchemaError) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {

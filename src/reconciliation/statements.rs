@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8], source: &Source<'_>) -> Result<Vec<BankLine>, LineErro
     }
 }
 
-/// Whether wallets can be in this currency.
+/// Returns whether wallets can be in this currency.
 fn is_currency(code: &str) -> bool {
     code.parse::<Currency>().is_ok()
 }

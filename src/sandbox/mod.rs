@@ -80,7 +80,7 @@ pub struct Sandbox {
     delays: Delays,
 }
 
-/// Whether the ledger is a sandbox: the first event of its log is the sandbox's. Returns `None` for an empty log.
+/// Returns whether the ledger is a sandbox: the first event of its log is the sandbox's. Returns `None` for an empty log.
 fn is_a_sandbox(first: &[Recorded]) -> Option<bool> {
     first.first().map(|event| event.metadata.actor == Actor::Sandbox)
 }

@@ -80,7 +80,7 @@ impl Keyring {
         }
     }
 
-    /// Whether a row with this MAC, or without one, may grant access.
+    /// Returns whether a row with this MAC, or without one, may grant access.
     pub fn admits(&self, row: Row<'_>, mac: Option<&[u8]>) -> bool {
         let admitted = match mac {
             None => !self.requires_macs(),

@@ -300,7 +300,7 @@ impl Keyring {
         Ok((Roots { fingerprint_key, row_key }, requires_macs))
     }
 
-    /// Whether rows without a MAC are refused.
+    /// Returns whether rows without a MAC are refused.
     pub fn requires_macs(&self) -> bool {
         self.requires_macs.load(Ordering::Acquire)
     }

@@ -6,13 +6,13 @@ use zxcvbn::{Score, zxcvbn};
 /// Minimum strength of a token, as log10 of the guesses: 63 random bits. The estimate does not go much higher.
 const TOKEN_GUESSES_LOG10: f64 = 19.0;
 
-/// Whether a password takes fewer than 10^6 guesses. Such a password is common, close to a common one, or made of data in
-/// `about`, such as the email. Under the rate limit of failed logins, 10^6 guesses take years.
+/// Returns whether a password takes fewer than 10^6 guesses. Such a password is common, close to a common one, or made of
+/// data in `about`, such as the email. Under the rate limit of failed logins, 10^6 guesses take years.
 pub fn is_weak_password(password: &str, about: &[&str]) -> bool {
     zxcvbn(password, about).score() < Score::Two
 }
 
-/// Whether a token chosen by a person is easier to guess than 20 random characters.
+/// Returns whether a token chosen by a person is easier to guess than 20 random characters.
 pub fn is_weak_token(token: &str) -> bool {
     zxcvbn(token, &[]).guesses_log10() < TOKEN_GUESSES_LOG10
 }

@@ -30,7 +30,7 @@ impl Graph {
         self.edges.contains_key(node)
     }
 
-    /// Whether a path of one or more edges leads from one node to another.
+    /// Returns whether a path of one or more edges leads from one node to another.
     pub fn reaches(&self, from: &str, to: &str) -> bool {
         self.reachable(from).contains(to)
     }

@@ -107,7 +107,7 @@ impl PgConnection {
         self.options.get_application_name().unwrap_or("unnamed")
     }
 
-    /// Whether the connection missed a deadline or has outdated prepared statements, and so must be dropped.
+    /// Returns whether the connection missed a deadline or has outdated prepared statements, and so must be dropped.
     pub fn is_broken(&self) -> bool {
         matches!(self.state, State::Broken | State::Outdated)
     }

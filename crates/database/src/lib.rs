@@ -24,8 +24,8 @@ pub use connection::{Connector, PgConnection};
 pub use pool::{PgPool, PoolConnection};
 pub use transaction::Transaction;
 
-/// Whether the error means that a prepared statement is outdated, because a migration changed its tables. A new connection
-/// prepares the statement again. Postgres has no specific code for this: 0A000 covers every unsupported feature.
+/// Returns whether the error means that a prepared statement is outdated, because a migration changed its tables. A new
+/// connection prepares the statement again. Postgres has no specific code for this: 0A000 covers every unsupported feature.
 pub fn is_plan_outdated(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|refusal| {
         refusal.code().as_deref() == Some("0A000") && refusal.message().contains("cached plan must not change result type")

@@ -64,7 +64,7 @@ impl Inner {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a connection opened at that time may have prepared statements from before a migration.
+    /// Returns whether a connection opened at that time may have prepared statements from before a migration.
     fn is_outdated(&self, opened: Instant) -> bool {
         let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         forgotten.is_some_and(|forgotten| opened < forgotten)

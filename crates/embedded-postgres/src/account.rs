@@ -95,7 +95,7 @@ impl Account {
         Ok(())
     }
 
-    /// Whether this is a different user than that of this process.
+    /// Returns whether this is a different user than that of this process.
     pub fn is_switched(&self) -> bool {
         self.switched
     }

@@ -213,7 +213,7 @@ pub fn running(data_dir: &Path) -> Result<Option<Address>, Error> {
     Ok(Some(address))
 }
 
-/// Whether `data_dir` has a cluster.
+/// Returns whether `data_dir` has a cluster.
 ///
 /// # Errors
 /// If the directory cannot be read, for example because it belongs to another user.

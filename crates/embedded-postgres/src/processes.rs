@@ -113,7 +113,7 @@ fn postmaster_pid(pgdata: &Path) -> Option<u32> {
     text.lines().next()?.trim().parse().ok()
 }
 
-/// Whether `postmaster.pid` says that the postmaster `pid` accepts connections.
+/// Returns whether `postmaster.pid` says that the postmaster `pid` accepts connections.
 pub(super) fn is_ready(pgdata: &Path, pid: u32) -> bool {
     let Ok(text) = std::fs::read_to_string(pgdata.join("postmaster.pid")) else {
         return false;

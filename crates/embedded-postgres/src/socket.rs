@@ -133,7 +133,7 @@ fn is_private(directory: &Path, account: &Account) -> bool {
     directory.symlink_metadata().is_ok_and(is_ours)
 }
 
-/// Whether only root and this user can replace a directory of ours in `place`.
+/// Returns whether only root and this user can replace a directory of ours in `place`.
 fn is_safe(place: &Path) -> bool {
     let is_sticky = |found: &Metadata| found.mode() & 0o1000 != 0;
     let is_closed = |found: &Metadata| found.mode() & 0o022 == 0;

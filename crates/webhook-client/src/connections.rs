@@ -112,7 +112,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// Whether the connection may be reused for another request.
+    /// Returns whether the connection may be reused for another request.
     fn is_fresh(&self, lifetime: Duration) -> bool {
         self.since.elapsed() < IDLE_LIFETIME && self.opened.elapsed() < lifetime && !self.sender.is_closed()
     }

@@ -124,7 +124,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether a status from 200 to 299 arrived before the deadline.
+    /// Returns whether a status from 200 to 299 arrived before the deadline.
     pub fn succeeded(&self) -> bool {
         matches!(self.response_status, Some(200..=299))
     }

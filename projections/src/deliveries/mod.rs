@@ -190,7 +190,7 @@ impl Made {
         pending.map(|delivery| (delivery.webhook_id, delivery.account_id)).collect()
     }
 
-    /// Whether the batch retries earlier deliveries.
+    /// Returns whether the batch retries earlier deliveries.
     pub fn has_retried(&self) -> bool {
         !self.retried.is_empty()
     }

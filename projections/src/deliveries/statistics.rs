@@ -113,7 +113,7 @@ impl Recent {
     }
 }
 
-/// Whether all of an account's deliveries up to an id were made before a time. Ignores test deliveries.
+/// Returns whether all of an account's deliveries up to an id were made before a time. Ignores test deliveries.
 async fn is_older(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),

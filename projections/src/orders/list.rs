@@ -26,12 +26,12 @@ pub struct OrderFilter {
 }
 
 impl OrderFilter {
-    /// Whether the filter names an order by a reference. Then [`list_by_reference`] finds it.
+    /// Returns whether the filter names an order by a reference. Then [`list_by_reference`] finds it.
     pub fn has_reference(&self) -> bool {
         self.reference_code.is_some() || self.client_reference.is_some()
     }
 
-    /// Whether the page may need the counts of orders.
+    /// Returns whether the page may need the counts of orders.
     pub fn needs_counts(&self) -> bool {
         match self.account_id {
             Some(_) => self.product_id.is_some() || self.status.is_some(),

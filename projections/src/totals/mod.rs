@@ -100,7 +100,7 @@ pub struct Day {
     pub last_position: Position,
 }
 
-/// State of a wallet after its existing rows.
+/// Account, currency and balance of a wallet after its last row of `daily_totals`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     pub account_id: AccountId,

@@ -24,7 +24,7 @@ impl Printer {
         Printer { output, sections: 0, is_told: false }
     }
 
-    /// Whether the tour has finished.
+    /// Returns whether the tour has finished.
     pub fn is_told(&self) -> bool {
         self.is_told
     }

@@ -57,7 +57,7 @@ impl Sealed {
     }
 }
 
-/// Whether a claim failed because this node lacks the current master key.
+/// Returns whether a claim failed because this node lacks the current master key.
 pub fn lacks_key(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Decode(source) if source.downcast_ref() == Some(&SealError::NotCurrent))
 }

@@ -185,7 +185,7 @@ async fn concurrent_sends_each_get_their_own_response() {
     assert_eq!(seen.len(), 32 * 20);
 }
 
-/// Whether a socket of this machine has an established connection to a port.
+/// Returns whether a socket of this machine has an established connection to a port.
 fn is_open_to(port: u16) -> bool {
     const ESTABLISHED: &str = "01";
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

@@ -32,7 +32,7 @@ pub struct InWallet {
 }
 
 impl Moved {
-    /// Whether a wallet had movements by the end of the period that the rows of the days before it do not cover.
+    /// Returns whether a wallet had movements by the end of the period that the rows of the days before it do not cover.
     pub fn in_wallet(&self, id: WalletId) -> bool {
         self.wallets.get(&id).is_some_and(|moved| moved.before_movements + moved.sums.movements > 0)
     }
