@@ -169,11 +169,11 @@ impl Walk {
                 Some(problem) => {
                     let (stream, id, position) = (owed.stream.as_str(), owed.id, owed.position);
                     findings.add(Difference::Rule { shard, stream, id, position, problem });
-                    next.and_then(ExpectedMovement::not_owed)
+                    next.and_then(ExpectedMovement::unexpected)
                 }
                 None => None,
             },
-            None => next.and_then(ExpectedMovement::not_owed),
+            None => next.and_then(ExpectedMovement::unexpected),
         };
         if let (Some(problem), Some(next)) = (problem, next) {
             let (id, position) = (next.stream_id, next.moment.position);

@@ -73,7 +73,7 @@ impl ExpectedMovement {
     }
 
     /// Returns the problem of a movement for an order or payout that no event required.
-    pub fn not_owed(recorded: &Recorded) -> Option<String> {
+    pub fn unexpected(recorded: &Recorded) -> Option<String> {
         let (verb, amount, purpose) = match &recorded.event {
             Event::Wallet(WalletEvent::WalletDebited(e)) => ("debits", e.amount, e.purpose),
             Event::Wallet(WalletEvent::WalletRefunded(e)) => ("refunds", e.amount, e.purpose),

@@ -14,7 +14,7 @@ use super::schedule::{Clock, next_attempt_at};
 use crate::ledger::connect::DedicatedConnection;
 
 /// Maximum number of deliveries that one statement pulls back.
-pub const MOST_PULLED_BACK: i64 = 5_000;
+pub const MAX_REPAIRED: i64 = 5_000;
 /// Tolerance before a due time counts as too late. Other nodes may have a somewhat longer schedule.
 const LATE: Duration = Duration::from_secs(3600);
 
@@ -208,7 +208,7 @@ pub async fn end_dead_leases(pool: &PgPool, clock: &Clock, shard: ShardId) -> Re
 ///
 /// A time more than an hour beyond the schedule or the longest lease stems from before the clock was set back. It would
 /// block claims until then. A first attempt becomes due now, and a later one as if the previous attempt had started now. A
-/// lease ends as if it had started now. Returns the number of deliveries, at most [`MOST_PULLED_BACK`].
+/// lease ends as if it had started now. Returns the number of deliveries, at most [`MAX_REPAIRED`].
 pub async fn repair_clock_skew(
     pool: &PgPool,
     clock: &Clock,
@@ -250,7 +250,7 @@ pub async fn repair_clock_skew(
     .bind(within(lease.saturating_add(LATE)))
     .bind(base.as_secs_f64())
     .bind(within(lease))
-    .bind(MOST_PULLED_BACK)
+    .bind(MAX_REPAIRED)
     .execute(pool)
     .await?;
     Ok(pulled_back.rows_affected())

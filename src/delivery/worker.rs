@@ -210,8 +210,8 @@ impl Worker {
     pub async fn once(&self) -> Result<Round, sqlx::Error> {
         let mut round = Round::default();
         for &shard in &self.shards {
-            self.write_off_of(shard).await?;
-            self.put_right_in(shard).await?;
+            self.fail_lost_attempts_of(shard).await?;
+            self.repair_shard(shard).await?;
             let claimed = self.claim_once(shard, self.settings.max_in_flight).await?;
             round.claimed += claimed.len();
             let mut ended = vec![];

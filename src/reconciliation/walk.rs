@@ -205,8 +205,8 @@ impl<'a> Walk<'a> {
             }
         }
         let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
-        let Some(problem) = ExpectedMovement::not_owed(recorded) else { return Ok(()) };
-        let mut positions = self.story_of(conn, purpose).await?;
+        let Some(problem) = ExpectedMovement::unexpected(recorded) else { return Ok(()) };
+        let mut positions = self.movement_positions_of(conn, purpose).await?;
         positions.push(recorded.moment.position);
         positions.sort_unstable();
         positions.dedup();
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the positions at which an order or payout moved money.
-    async fn story_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
+    async fn movement_positions_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
         let (stream, id) = match purpose {
             Purpose::Order(id) => ("order", id),
             Purpose::Payout(id) => ("payout", id),

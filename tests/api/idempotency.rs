@@ -32,7 +32,7 @@ async fn a_repeated_key_gets_the_first_response() {
     node.keyed(client, "/orders", "key-1", &other).await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
     assert_eq!(node.head().await, head);
 
-    // The same key on another path is a different key.
+    // A key that is used on another path is a different key.
     let order = first.json()["data"]["id"].clone();
     let path = format!("/orders/{order}/cancel");
     let cancelled = node.keyed(client, &path, "key-1", &json!({"reason": "r"})).await;

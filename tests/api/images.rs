@@ -91,7 +91,7 @@ async fn the_log_holds_an_images_hash_and_not_its_bytes() {
     let expected = json!({"sha256": hex::encode(Sha256::digest(PNG)), "content_type": "image/png", "size": PNG.len()});
     assert_eq!(serde_json::from_str::<Value>(data).unwrap(), expected);
     assert!(metadata.contains("operator"), "{metadata}");
-    // The same image again changes nothing. Another image replaces one whose bytes are long gone.
+    // Uploading an identical image again changes nothing. Another image replaces one whose bytes are long gone.
     let head = node.head().await;
     put(&node, &id, "image/png", PNG).await.data(200);
     assert_eq!(node.head().await, head);

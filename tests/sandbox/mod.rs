@@ -227,7 +227,7 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     let fund = format!("/sandbox/wallets/{wallet}/fund");
     let (status, funded) = call("POST", &fund, json!({"amount": "2000.00"})).await;
     assert_eq!((status, &funded["category"], &funded["balance_after"]), (201, &json!("FUNDING"), &json!("2000.00")));
-    // The same key gives the same money. Without a key there is more.
+    // A repeated key funds once. Without a key, each request funds.
     let key = Some("pocket money");
     let keyed = async || node.call(&client, "POST", &fund, key, &json!({"amount": "1.00"})).await.unwrap();
     let (first, again) = tokio::join!(keyed(), keyed());

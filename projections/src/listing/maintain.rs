@@ -67,7 +67,7 @@ async fn add_moves(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> R
     let mut marked = accounts.clone();
     marked.sort_unstable();
     marked.dedup();
-    mark_orders(&mut *conn, shard, &marked).await?;
+    anchor_orders(&mut *conn, shard, &marked).await?;
     // Every anchor up to these orders exists now, so each order is counted under the same anchor forever.
     sqlx::query(
         "INSERT INTO order_mark_counts AS c (shard_id, account_id, status, after, orders)
@@ -90,7 +90,7 @@ async fn add_moves(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> R
 }
 
 /// Adds anchors for the orders after each account's last anchor, if there are enough of them.
-async fn mark_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<(), sqlx::Error> {
+async fn anchor_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH due AS MATERIALIZED (
             SELECT a.account_id, coalesce(m.ordinal, 0) AS ordinal, coalesce(m.key, 0) AS key

@@ -13,16 +13,16 @@ use crate::heartbeat::Heartbeat;
 use crate::ledger::connect;
 
 /// Interval between repairs of deliveries that a clock set back or a dead node has left behind.
-const PUT_RIGHT_EVERY: Duration = Duration::from_secs(60);
+const REPAIR_EVERY: Duration = Duration::from_secs(60);
 
 impl Worker {
-    pub(super) async fn write_off_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
+    pub(super) async fn fail_lost_attempts_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
         record::fail_lost_attempts(&self.database.pool, &self.settings.clock, shard, self.settings.retry_base).await
     }
 
     async fn fail_lost_attempts(&self) {
         for &shard in &self.shards {
-            match self.write_off_of(shard).await {
+            match self.fail_lost_attempts_of(shard).await {
                 Ok(0) => {}
                 Ok(deliveries) => tracing::warn!(shard, deliveries, "counted attempts of unknown outcome as failed"),
                 Err(error) => tracing::warn!(shard, %error, "failed to look for attempts of unknown outcome"),
@@ -30,7 +30,7 @@ impl Worker {
         }
     }
 
-    pub(super) async fn put_right_in(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
+    pub(super) async fn repair_shard(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
         let (pool, settings) = (&self.database.pool, &self.settings);
         record::end_dead_leases(pool, &settings.clock, shard).await?;
         record::repair_clock_skew(pool, &settings.clock, shard, settings.retry_base, self.lease()).await
@@ -41,11 +41,11 @@ impl Worker {
     async fn repair_clock_skew(&self) -> bool {
         let mut is_more = false;
         for &shard in &self.shards {
-            match self.put_right_in(shard).await {
+            match self.repair_shard(shard).await {
                 Ok(0) => {}
                 Ok(deliveries) => {
                     tracing::warn!(shard, deliveries, "the database's clock was set back; rescheduled late deliveries");
-                    is_more |= deliveries >= record::MOST_PULLED_BACK.unsigned_abs();
+                    is_more |= deliveries >= record::MAX_REPAIRED.unsigned_abs();
                 }
                 Err(error) => tracing::warn!(shard, %error, "failed to look for deliveries that are due too late"),
             }
@@ -71,7 +71,7 @@ impl Worker {
                 self.fail_lost_attempts().await;
                 swept = Some(Instant::now());
             }
-            if repair_clock_skew.is_none_or(|at| at.elapsed() >= PUT_RIGHT_EVERY) {
+            if repair_clock_skew.is_none_or(|at| at.elapsed() >= REPAIR_EVERY) {
                 repair_clock_skew = if self.repair_clock_skew().await { None } else { Some(Instant::now()) };
             }
             match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
