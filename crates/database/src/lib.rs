@@ -1,16 +1,4 @@
-//! Postgres connections that never wait for ever.
-//!
-//! sqlx waits for the server without a deadline: in a statement, in the ping when its pool takes a connection back, and on
-//! close. A network that drops packets blocks such a connection for good, together with its slot in the pool. So does a
-//! proxy that acknowledges bytes without forwarding them. TCP's own timers do not help behind a proxy.
-//!
-//! [`PgConnection`], [`PgPool`] and [`Transaction`] replace the sqlx types of the same names, and implement the same
-//! executor trait. Each wait for the server has a deadline. A connection that misses it is closed hard: its socket is
-//! dropped without a goodbye. [`Connector`] sets the deadline. It is somewhat longer than the server's `statement_timeout`,
-//! so that only an unreachable server misses it.
-//!
-//! A migration under a running node causes the error "cached plan must not change result type" (0A000). A pool then runs the
-//! same statement once more on a new connection; [`replanned`] does so for transactions and dedicated connections.
+#![doc = include_str!("../README.md")]
 
 mod connection;
 mod pool;

@@ -261,21 +261,21 @@ impl Drop for PoolConnection {
 
 /// Statement that can be run again.
 #[derive(Clone)]
-struct Statement {
+struct SqlStatement {
     sql: SqlStr,
     arguments: Option<PgArguments>,
     is_persistent: bool,
 }
 
-impl Statement {
-    fn of<'q>(mut query: impl Execute<'q, Postgres>) -> Result<Statement, sqlx::Error> {
+impl SqlStatement {
+    fn of<'q>(mut query: impl Execute<'q, Postgres>) -> Result<SqlStatement, sqlx::Error> {
         let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
         let is_persistent = query.persistent();
-        Ok(Statement { sql: query.sql(), arguments, is_persistent })
+        Ok(SqlStatement { sql: query.sql(), arguments, is_persistent })
     }
 }
 
-impl Execute<'_, Postgres> for Statement {
+impl Execute<'_, Postgres> for SqlStatement {
     fn sql(self) -> SqlStr {
         self.sql
     }
@@ -297,8 +297,8 @@ impl PgPool {
     /// Runs a statement, and runs it once more on a new connection if its plan is outdated.
     async fn run<T>(
         self,
-        statement: Result<Statement, sqlx::Error>,
-        on: impl for<'a> Fn(&'a mut PgConnection, Statement) -> BoxFuture<'a, Result<T, sqlx::Error>>,
+        statement: Result<SqlStatement, sqlx::Error>,
+        on: impl for<'a> Fn(&'a mut PgConnection, SqlStatement) -> BoxFuture<'a, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
         let statement = statement?;
         let mut connection = self.acquire().await?;
@@ -316,7 +316,7 @@ impl PgPool {
     /// Runs a statement as [`PgPool::run`] does, and sends its rows one by one.
     async fn stream(
         self,
-        statement: Result<Statement, sqlx::Error>,
+        statement: Result<SqlStatement, sqlx::Error>,
         sender: &mut mpsc::Sender<Result<Either<PgQueryResult, PgRow>, sqlx::Error>>,
     ) -> Result<(), sqlx::Error> {
         let statement = statement?;
@@ -349,7 +349,7 @@ impl<'p> Executor<'p> for &PgPool {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        Box::pin(self.clone().run(Statement::of(query), |connection, statement| connection.execute(statement)))
+        Box::pin(self.clone().run(SqlStatement::of(query), |connection, statement| connection.execute(statement)))
     }
 
     fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Vec<PgRow>, sqlx::Error>>
@@ -357,7 +357,7 @@ impl<'p> Executor<'p> for &PgPool {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        Box::pin(self.clone().run(Statement::of(query), |connection, statement| connection.fetch_all(statement)))
+        Box::pin(self.clone().run(SqlStatement::of(query), |connection, statement| connection.fetch_all(statement)))
     }
 
     fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, sqlx::Error>>
@@ -365,7 +365,7 @@ impl<'p> Executor<'p> for &PgPool {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        Box::pin(self.clone().run(Statement::of(query), |connection, statement| connection.fetch_optional(statement)))
+        Box::pin(self.clone().run(SqlStatement::of(query), |connection, statement| connection.fetch_optional(statement)))
     }
 
     fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, sqlx::Error>>
@@ -373,7 +373,7 @@ impl<'p> Executor<'p> for &PgPool {
         'p: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let (pool, statement) = (self.clone(), Statement::of(query));
+        let (pool, statement) = (self.clone(), SqlStatement::of(query));
         let (mut sender, receiver) = mpsc::channel(0);
         // The reader of the rows polls this future, and drops it with the stream.
         let reads = async move {

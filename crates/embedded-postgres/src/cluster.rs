@@ -14,7 +14,7 @@ use super::account::Account;
 use super::files::DataDir;
 use super::login;
 use super::memory;
-use super::processes::{Marks, end_leftovers, is_ready, send};
+use super::processes::{ProcessCriteria, end_leftovers, is_ready, send};
 use super::programs::Programs;
 use super::socket::{Address, PORT};
 use super::watchdog::Watchdog;
@@ -136,10 +136,10 @@ impl Cluster {
     }
 
     /// Returns the criteria that identify the cluster's processes.
-    pub fn marks(&self) -> Result<Marks, Error> {
+    pub fn criteria(&self) -> Result<ProcessCriteria, Error> {
         let pgdata = self.data_dir.pgdata();
         let data = std::fs::metadata(&pgdata).during(|| format!("look at {}", pgdata.display()))?;
-        Ok(Marks {
+        Ok(ProcessCriteria {
             // Stable for this directory across runs, and different for every other directory.
             cluster_name: format!("{}-{:x}.{:x}", self.names.database, data.dev(), data.ino()),
             pgdata: pgdata.display().to_string(),
@@ -150,13 +150,18 @@ impl Cluster {
     /// Ends leftover processes of an earlier run, starts the postmaster, and waits until it accepts connections or
     /// `given_up` returns true.
     pub fn launch(&self, watchdog: &mut Watchdog, given_up: &dyn Fn() -> bool) -> Result<Child, Error> {
-        let marks = self.marks()?;
-        end_leftovers(&marks, &self.data_dir.pgdata())?;
+        let criteria = self.criteria()?;
+        end_leftovers(&criteria, &self.data_dir.pgdata())?;
         self.address.clear()?;
         let log = self.data_dir.open_log()?;
         let said_before = log.metadata().map_or(0, |data| data.len());
         let mut command = self.account.command(&self.programs.postgres());
-        command.arg("-D").arg(self.data_dir.pgdata()).args(self.arguments(&marks.cluster_name)).stdout(Stdio::null()).stderr(log);
+        command
+            .arg("-D")
+            .arg(self.data_dir.pgdata())
+            .args(self.arguments(&criteria.cluster_name))
+            .stdout(Stdio::null())
+            .stderr(log);
         let mut child = command.spawn().during(|| "run postgres".to_owned())?;
         let told = watchdog.watch(child.id());
         let outcome = match told {

@@ -19,7 +19,7 @@ struct Process {
 
 /// Criteria that identify the processes of a cluster.
 #[derive(Debug, Clone)]
-pub(super) struct Marks {
+pub(super) struct ProcessCriteria {
     /// Server setting `cluster_name`, which is in the title of every server process.
     pub cluster_name: String,
     /// Path of the cluster, to recognise a server that was started by hand.
@@ -28,7 +28,7 @@ pub(super) struct Marks {
     pub uid: u32,
 }
 
-impl Marks {
+impl ProcessCriteria {
     fn fit(&self, process: &Process) -> bool {
         process.command.split(['\0', ' ', '=', ':']).any(|word| word == self.cluster_name)
             || process.command.split('\0').any(|word| word == self.pgdata)
@@ -49,31 +49,31 @@ fn is_postgres(process: &Process) -> bool {
 /// Ends leftover processes of an earlier run whose owner has died: a postmaster gracefully, or the backends that a killed
 /// postmaster left behind. Also removes a stale `postmaster.pid` whose process id now belongs to an unrelated process,
 /// because Postgres would refuse to start with it.
-pub(super) fn end_leftovers(marks: &Marks, pgdata: &Path) -> Result<(), Error> {
+pub(super) fn end_leftovers(criteria: &ProcessCriteria, pgdata: &Path) -> Result<(), Error> {
     let stated = postmaster_pid(pgdata);
-    let found = marks.processes();
+    let found = criteria.processes();
     if let Some(postmaster) = stated.filter(|pid| found.contains(pid)) {
         tracing::warn!(pid = postmaster, "stopping the Postgres of an earlier run");
         for (signal, patience) in [(Signal::SIGINT, 30), (Signal::SIGQUIT, 10)] {
             send(postmaster, signal);
-            if wait_gone(marks, Some(postmaster), Duration::from_secs(patience)) {
+            if wait_gone(criteria, Some(postmaster), Duration::from_secs(patience)) {
                 break;
             }
         }
     }
     // Backends notice by themselves that their postmaster has ended, unless they are busy.
-    let mut gone = wait_gone(marks, None, Duration::from_secs(2));
+    let mut gone = wait_gone(criteria, None, Duration::from_secs(2));
     for signal in [Signal::SIGQUIT, Signal::SIGKILL] {
         if gone {
             break;
         }
-        for pid in marks.processes() {
+        for pid in criteria.processes() {
             send(pid, signal);
         }
-        gone = wait_gone(marks, None, Duration::from_secs(5));
+        gone = wait_gone(criteria, None, Duration::from_secs(5));
     }
     if !gone {
-        let pids: Vec<String> = marks.processes().iter().map(u32::to_string).collect();
+        let pids: Vec<String> = criteria.processes().iter().map(u32::to_string).collect();
         return Err(Error::Leftovers(pids.join(", ")));
     }
     if let Some(pid) = stated.filter(|pid| belongs_to_another_program(*pid)) {
@@ -85,10 +85,10 @@ pub(super) fn end_leftovers(marks: &Marks, pgdata: &Path) -> Result<(), Error> {
 }
 
 /// Waits until `pid`, or every process of the cluster, has ended.
-fn wait_gone(marks: &Marks, pid: Option<u32>, patience: Duration) -> bool {
+fn wait_gone(criteria: &ProcessCriteria, pid: Option<u32>, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
-        let left = marks.processes();
+        let left = criteria.processes();
         let gone = match pid {
             Some(pid) => !left.contains(&pid),
             None => left.is_empty(),
@@ -189,10 +189,10 @@ mod tests {
 
     #[test]
     fn only_processes_of_the_cluster_match() {
-        let marks = Marks { cluster_name: "shop-1.23".to_owned(), pgdata: "/data/postgres".to_owned(), uid: 0 };
+        let criteria = ProcessCriteria { cluster_name: "shop-1.23".to_owned(), pgdata: "/data/postgres".to_owned(), uid: 0 };
         let fits = |command: &str| {
             let process = Process { pid: 2, command: command.to_owned() };
-            is_postgres(&process) && marks.fit(&process)
+            is_postgres(&process) && criteria.fit(&process)
         };
         assert!(fits("postgres: shop-1.23: checkpointer "));
         assert!(fits("/usr/lib/postgresql/15/bin/postgres\0-D\0/data/postgres\0"));

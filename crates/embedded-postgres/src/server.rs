@@ -36,8 +36,8 @@ impl Server {
     /// service's login if they do not exist. Upgrades a cluster of a release that served on a port with a password.
     ///
     /// # Errors
-    /// If a name is invalid, another process owns the data directory, server programs can be neither found nor downloaded, the server's user
-    /// cannot reach the directory, or Postgres does not start.
+    /// Fails if a name is invalid, another process owns the data directory, or the server's user cannot reach it. Also
+    /// fails if the server's programs are neither found nor downloaded, or Postgres does not start.
     pub async fn start(settings: Settings) -> Result<Server, Error> {
         let prepared = blocking(move || Prepared::new(settings)).await?;
         let (prepared, found) = blocking(move || {

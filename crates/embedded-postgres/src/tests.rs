@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod crashes;
 mod helpers;
 
 use std::collections::HashSet;
@@ -214,7 +215,7 @@ impl OnPort {
         postgres.arg("-c").arg(format!("port={port}")).stderr(std::process::Stdio::null());
         let postmaster = postgres.spawn().unwrap();
         let url = |database: &str| format!("postgres://shop_owner:{PASSWORD}@127.0.0.1:{port}/{database}?sslmode=disable");
-        until("the server to start", || super::processes::is_ready(&pgdata, postmaster.id())).await;
+        until("the server to start", async || super::processes::is_ready(&pgdata, postmaster.id())).await;
         execute(&url("postgres"), "CREATE DATABASE shop").await.unwrap();
         OnPort { postmaster, url: url("shop"), port }
     }
@@ -244,7 +245,7 @@ async fn a_data_directory_of_the_previous_release_is_upgraded_in_place() {
     // A crash of the new server causes no connection to the old port, either.
     let killed = server.pid();
     send(killed, Signal::SIGKILL);
-    until("the new postmaster", || ![0, killed].contains(&server.pid())).await;
+    until("the new postmaster", async || ![0, killed].contains(&server.pid())).await;
     assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
     server.stop().await.unwrap();
     assert_eq!(
@@ -283,67 +284,10 @@ async fn a_data_directory_with_a_long_path_has_its_socket_elsewhere() {
     let mut owner = Owner::start(data_dir.to_str().unwrap());
     let left = running(&data_dir).unwrap().unwrap();
     owner.kill();
-    until("the end of the server", || !lives(owner.postmaster)).await;
+    until("the end of the server", async || !lives(owner.postmaster)).await;
     let server = Server::start(Settings::new(&data_dir, names())).await.unwrap();
     assert!(server.address() != &left && !left.directory().exists(), "no directory is left behind");
     assert_eq!(Address::new(server.address().directory()).as_ref(), Some(server.address()));
-    server.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_killed_postmaster_is_restarted() {
-    let directory = Directory::new();
-    let server = Server::start(directory.settings()).await.unwrap();
-    let url = server.url();
-    execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    // A busy backend does not notice by itself that its postmaster has died.
-    let busy = tokio::spawn({
-        let url = url.clone();
-        async move { execute(&url, "SELECT count(*) FROM generate_series(1, 1e12)").await }
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let killed = server.pid();
-    send(killed, Signal::SIGKILL);
-    until("the new postmaster", || ![0, killed].contains(&server.pid())).await;
-    assert!(busy.await.unwrap().is_err());
-    assert_eq!(ask(&url, "SELECT word FROM kept").await, "here");
-    server.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_killed_owner_leaves_no_server() {
-    let directory = Directory::new();
-    let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running(&directory.0).unwrap().unwrap().url("shop_owner", "shop");
-    execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    let refused = Server::start(directory.settings()).await.unwrap_err();
-    let expected = format!("is in use by process {}", owner.process.id());
-    assert!(refused.to_string().ends_with(&expected), "{refused}");
-
-    owner.kill();
-    until("the end of the server", || !lives(owner.postmaster)).await;
-    assert_eq!(running(&directory.0).unwrap(), None);
-    let server = Server::start(directory.settings()).await.unwrap();
-    assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
-    server.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_server_without_owner_and_watchdog_is_taken_over() {
-    let directory = Directory::new();
-    let mut owner = Owner::start(directory.0.to_str().unwrap());
-    let url = running(&directory.0).unwrap().unwrap().url("shop_owner", "shop");
-    execute(&url, "CREATE TABLE kept AS SELECT 'here' AS word").await.unwrap();
-    // Pause the owner first, so that it does not start another watchdog.
-    send(owner.process.id(), Signal::SIGSTOP);
-    send(owner.watchdog(), Signal::SIGKILL);
-    owner.kill();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(lives(owner.postmaster), "the server survives: nothing is left that could end it");
-
-    let server = Server::start(directory.settings()).await.unwrap();
-    assert!(!lives(owner.postmaster));
-    assert_eq!(ask(&server.url(), "SELECT word FROM kept").await, "here");
     server.stop().await.unwrap();
 }
 
@@ -382,14 +326,14 @@ async fn a_throwaway_server_leaves_nothing_behind() {
     let server = Server::start(settings).await.unwrap();
     let postmaster = server.pid();
     drop(server);
-    until("the end of a dropped server", || !lives(postmaster) && !directory.exists()).await;
+    until("the end of a dropped server", async || !lives(postmaster) && !directory.exists()).await;
 
     let mut owner = Owner::start("");
     let arguments = std::fs::read_to_string(format!("/proc/{}/cmdline", owner.postmaster)).unwrap();
     let pgdata = PathBuf::from(arguments.split('\0').nth(2).unwrap());
     assert!(pgdata.exists());
     owner.kill();
-    until("the end of a killed owner's server", || !lives(owner.postmaster) && !pgdata.parent().unwrap().exists()).await;
+    until("the end of a killed owner's server", async || !lives(owner.postmaster) && !pgdata.parent().unwrap().exists()).await;
 }
 
 #[tokio::test]
@@ -399,7 +343,7 @@ async fn missing_programs_are_an_error() {
     let refused = Server::start(Settings { programs: Some("/usr/share".into()), ..settings }).await.unwrap_err();
     let expected = "cannot use the given Postgres programs: /usr/share has no postgres and initdb";
     assert!(refused.to_string().contains(expected), "{refused}");
-    until("the removal of its directory", || !directory.exists()).await;
+    until("the removal of its directory", async || !directory.exists()).await;
 }
 
 #[tokio::test]
@@ -411,7 +355,7 @@ async fn a_failed_start_reports_its_reason() {
     let expected = "unrecognized configuration parameter \"no_such_setting\"";
     assert!(refused.contains(expected), "{refused}");
     assert!(!refused.contains('\n'));
-    until("the removal of its directory", || !directory.exists()).await;
+    until("the removal of its directory", async || !directory.exists()).await;
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Resolver {
 }
 
 /// Lookup in progress, shared by all callers that ask for the same name. Resolves to `None` on failure.
-type Found = Shared<BoxFuture<'static, Option<Vec<SocketAddr>>>>;
+type PendingLookup = Shared<BoxFuture<'static, Option<Vec<SocketAddr>>>>;
 
 /// Lookups in progress and their permits.
 ///
@@ -105,7 +105,7 @@ struct Lookups {
 
 #[derive(Default)]
 struct Names {
-    under_way: HashMap<String, Found>,
+    under_way: HashMap<String, PendingLookup>,
     /// Whether the last lookup of a name was fast.
     is_quick: HashMap<String, bool>,
 }
@@ -127,7 +127,7 @@ impl Lookups {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(self: &Arc<Self>, name: &str) -> Found {
+    fn ask(self: &Arc<Self>, name: &str) -> PendingLookup {
         let mut names = self.names();
         if let Some(found) = names.under_way.get(name) {
             return found.clone();

@@ -54,9 +54,9 @@ pub fn lives(pid: u32) -> bool {
     !state.is_empty() && !state.contains(") Z ")
 }
 
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !holds() {
+    while !holds().await {
         assert!(Instant::now() < deadline, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

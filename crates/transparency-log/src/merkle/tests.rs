@@ -102,8 +102,7 @@ fn roots_match_the_published_vectors() {
     }
 }
 
-/// Paths from the published test vectors: leaf 0 and leaf 5 in a tree of 8, leaf 2 in a tree of 3, leaf 1 in a
-/// tree of 5.
+/// Paths from the published test vectors, for trees of 8, 3 and 5 leaves.
 #[test]
 fn inclusion_paths_match_the_published_vectors() {
     let hashes: Vec<Hash> = LEAVES.iter().map(|leaf| leaf_hash(leaf)).collect();

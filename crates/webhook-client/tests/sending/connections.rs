@@ -15,6 +15,18 @@ struct Counts {
     open: AtomicUsize,
 }
 
+impl Counts {
+    /// Waits until at most this many connections are open.
+    async fn until_open(&self, most: usize, what: &str) {
+        let closed = tokio::time::timeout(LONG, async {
+            while self.open.load(Ordering::SeqCst) > most {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        closed.await.unwrap_or_else(|_| panic!("{} are still open: {what}", self.open.load(Ordering::SeqCst)));
+    }
+}
+
 /// Relays connections to the receiver and counts them.
 async fn counting_relay(target: SocketAddr) -> (String, Arc<Counts>) {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -69,12 +81,7 @@ async fn no_connection_outlives_a_send_that_timed_out() {
         let (url, counts) = counting_relay(receiver.address()).await;
         let sender = sender(&receiver, SHORT);
         sender.send(delivery(&url)).await;
-        let closed = tokio::time::timeout(LONG, async {
-            while counts.open.load(Ordering::SeqCst) > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        closed.await.unwrap_or_else(|_| panic!("still open: {shown}"));
+        counts.until_open(0, &shown).await;
         assert_eq!(counts.made.load(Ordering::SeqCst), 1, "{shown}");
         receiver.stop().await;
     });
@@ -149,7 +156,7 @@ async fn an_extra_response_does_not_answer_the_next_request() {
     for _ in 0..5 {
         let outcome = sender.send(delivery(&receiver.url())).await;
         assert_ne!(outcome.response_status, Some(299));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await; // the extra response arrives while the connection is idle
     }
     receiver.stop().await;
 }
@@ -270,12 +277,7 @@ async fn the_connection_limit_holds_for_any_number_of_origins() {
             assert!(outcome.succeeded(), "{outcome:?}");
         }
         // The relay notices the end of a connection a moment later.
-        let closed = tokio::time::timeout(LONG, async {
-            while counts.open.load(Ordering::SeqCst) > 16 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        closed.await.unwrap_or_else(|_| panic!("{}", counts.open.load(Ordering::SeqCst)));
+        counts.until_open(16, "after a round").await;
     }
     // Sends to one origin after the other keep the connections that were used last.
     let made = counts.made.load(Ordering::SeqCst);

@@ -115,7 +115,7 @@ fn taking(pause: Duration) -> (Lookup, Arc<Mutex<Vec<String>>>) {
             if name.starts_with("dead") {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause).await; // the duration of the lookup
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
         }
         .boxed()
@@ -262,6 +262,7 @@ async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
         let sending = sender.send(delivery(&url));
         tokio::pin!(sending);
         let outcome = loop {
+            // The open connections are sampled until the send ends.
             tokio::select! {
                 outcome = &mut sending => break outcome,
                 () = tokio::time::sleep(Duration::from_millis(20)) => {

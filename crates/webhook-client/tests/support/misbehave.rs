@@ -102,7 +102,7 @@ where
             return repeat(stream, b"HTTP/1.1 100 Continue\r\n\r\n", Duration::ZERO).await;
         }
         Misbehaviour::After(pause, how) => {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause).await; // the misbehaviour itself
             return Box::pin(run(stream, *how)).await;
         }
     }
@@ -122,7 +122,7 @@ async fn repeat<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8], pause: Dura
             // The writes may never wait, so yield to other tasks.
             tokio::task::yield_now().await;
         } else {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause).await; // the misbehaviour itself
         }
     }
 }
