@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::erasure::PersonalDataErased;
-use crate::{AccountId, CategoryId, CredentialId, Moment, Percent, ProductId};
+use crate::restrictions::Restrictions;
+use crate::user::UserRole;
+use crate::{AccountId, CategoryId, CredentialId, Currency, Moment, Money, Percent, ProductId, WalletId};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccountCreated {
@@ -24,6 +26,37 @@ pub struct DiscountSet {
     pub product_id: Option<ProductId>,
     pub category_id: Option<CategoryId>,
     pub discount: Percent,
+}
+
+/// The amount below which the account wants to be told about a wallet's balance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LowBalanceNoticeSet {
+    pub wallet_id: WalletId,
+    pub currency: Currency,
+    /// `None` if the account wants no notices any more.
+    pub below: Option<Money>,
+    /// Balance of the wallet at this event: a wallet that is below already makes no notice.
+    pub balance: Money,
+}
+
+/// An invitation of a person to become a user. The vault stores the email address until the invitation ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserInvited {
+    pub invitation_id: i64,
+    pub role: UserRole,
+}
+
+/// The end of an invitation that nobody has accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InvitationRevoked {
+    pub invitation_id: i64,
+}
+
+/// A change of the rules for logins of the account's users.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecurityPolicyChanged {
+    /// Whether an owner without two-factor authentication may only enrol.
+    pub owners_need_two_factor: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +156,12 @@ pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &
         (Some(account), _) => account,
     };
     match event {
-        AccountEvent::AccountCreated(_) | AccountEvent::PersonalDataErased(_) => {}
+        AccountEvent::AccountCreated(_)
+        | AccountEvent::LowBalanceNoticeSet(_)
+        | AccountEvent::UserInvited(_)
+        | AccountEvent::InvitationRevoked(_)
+        | AccountEvent::SecurityPolicyChanged(_)
+        | AccountEvent::PersonalDataErased(_) => {}
         AccountEvent::AccountStatusChanged(e) => account.status = e.status,
         AccountEvent::DiscountSet(e) => {
             account.discounts.retain(|rule| (rule.product_id, rule.category_id) != (e.product_id, e.category_id));
@@ -141,6 +179,10 @@ crate::codec::stream_events! {
         AccountCreated = 1,
         AccountStatusChanged = 1,
         DiscountSet = 1,
+        LowBalanceNoticeSet = 1,
+        UserInvited = 1,
+        InvitationRevoked = 1,
+        SecurityPolicyChanged = 1,
         PersonalDataErased = 1,
     }
 }
@@ -151,6 +193,9 @@ pub struct CredentialIssued {
     pub account_id: AccountId,
     pub name: String,
     pub key_prefix: String,
+    /// Restrictions of the key: none in events of releases without them.
+    #[serde(flatten)]
+    pub restrictions: Restrictions,
     /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
     /// without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +227,7 @@ pub struct Credential {
     pub account_id: AccountId,
     pub name: String,
     pub key_prefix: String,
+    pub restrictions: Restrictions,
     pub has_signing_secret: bool,
     /// Whether each request must carry a valid `X-Signature`. Only possible with a signing secret.
     pub hmac_required: bool,
@@ -205,6 +251,7 @@ pub fn evolve_credential(
             account_id: e.account_id,
             name: e.name.clone(),
             key_prefix: e.key_prefix.clone(),
+            restrictions: e.restrictions.clone(),
             has_signing_secret: false,
             hmac_required: false,
             is_revoked: false,
@@ -237,3 +284,18 @@ crate::codec::stream_events! {
 
 #[cfg(test)]
 mod histories;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restrictions::{Scope, Scopes};
+
+    #[test]
+    fn restrictions_stand_beside_the_other_fields_of_a_credential() {
+        let payload = r#"{"account_id":7,"name":"till","key_prefix":"3f9a1c04","scopes":["read","orders"],"expires_at":"2027-01-31T12:00:00Z","allowed_networks":["203.0.113.0/24"]}"#;
+        let read: CredentialIssued = serde_json::from_str(payload).unwrap();
+        let scopes: Scopes = [Scope::Orders, Scope::Read].into_iter().collect();
+        assert_eq!(read.restrictions.scopes, Some(scopes));
+        assert_eq!(serde_json::to_string(&read).unwrap(), payload);
+    }
+}

@@ -21,6 +21,17 @@ pub struct ProductDetails<Text = String> {
     pub description: Text,
     pub terms: Text,
     pub is_active: bool,
+    /// Least stock of each denomination before operators are warned, by denomination. This field is newer than the others.
+    /// The payload omits it when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stock_thresholds: Vec<StockThreshold>,
+}
+
+/// Number of available vouchers of a denomination below which the stock is low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StockThreshold {
+    pub denomination: Money,
+    pub least: i32,
 }
 
 /// Face values that clients can order.
@@ -102,7 +113,21 @@ impl ProductDetails {
             description: changed(&change.description, &self.description),
             terms: changed(&change.terms, &self.terms),
             is_active: changed(&change.is_active, &self.is_active),
+            stock_thresholds: self.stock_thresholds.clone(),
         }
+    }
+}
+
+impl<Text> ProductDetails<Text> {
+    /// Returns the number of available vouchers below which the stock of a denomination is low, if one is set.
+    pub fn stock_threshold(&self, denomination: Money) -> Option<i32> {
+        self.stock_thresholds.iter().find(|threshold| threshold.denomination == denomination).map(|threshold| threshold.least)
+    }
+
+    fn set_stock_threshold(&mut self, set: &StockThresholdSet) {
+        self.stock_thresholds.retain(|threshold| threshold.denomination != set.denomination);
+        self.stock_thresholds.extend(set.least.map(|least| StockThreshold { denomination: set.denomination, least }));
+        self.stock_thresholds.sort_unstable_by_key(|threshold| threshold.denomination);
     }
 }
 
@@ -164,6 +189,22 @@ pub struct VoucherStockLoaded {
     pub denomination: Money,
     pub accepted: i32,
     pub duplicates: i32,
+}
+
+/// A withdrawal of vouchers from the stock. No order gets them any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersVoided {
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
+    /// Salted hash of the reason. The vault keeps the reason under the position of this event.
+    pub reason_hash: String,
+}
+
+/// A new threshold for a warning about low stock. `least` is `None` to remove the threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StockThresholdSet {
+    pub denomination: Money,
+    pub least: Option<i32>,
 }
 
 /// State of a product: the fold of its stream, and the row of the table `products`.
@@ -228,7 +269,9 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         (Some(product), _) => product,
     };
     match event {
-        ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) => {}
+        ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) | ProductEvent::VouchersVoided(_) => {}
+        // Clients do not see the threshold, so the product counts as unchanged.
+        ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
         ProductEvent::ProductChanged(e) => {
             product.details = e.details.clone();
             product.updated_at = at.recorded_at;
@@ -249,6 +292,8 @@ crate::codec::stream_events! {
         ProductChanged = 1,
         ProductImageSet = 1,
         VoucherStockLoaded = 1,
+        VouchersVoided = 1,
+        StockThresholdSet = 1,
     }
 }
 
@@ -303,7 +348,7 @@ mod tests {
         ProductDetails {
             name: "Card".into(),
             brand: "Brand".into(),
-            category_id: Some(4),
+            category_id: Some(CategoryId(4)),
             country: "DE".into(),
             currency: "EUR".parse().unwrap(),
             denominations: Denominations::Fixed { values: vec!["10.00".parse().unwrap()] },
@@ -311,7 +356,27 @@ mod tests {
             description: "d".into(),
             terms: "t".into(),
             is_active: true,
+            stock_thresholds: vec![],
         }
+    }
+
+    #[test]
+    fn a_threshold_is_set_replaced_and_removed_and_survives_a_change() {
+        let money = |text: &str| text.parse::<Money>().unwrap();
+        let set = |text, least| ProductEvent::from(StockThresholdSet { denomination: money(text), least });
+        let added = evolve(None, ProductId(3), &ProductAdded { details: details() }.into(), &at(1));
+        let two =
+            evolve(evolve(added, ProductId(3), &set("25.00", Some(7)), &at(2)), ProductId(3), &set("10.00", Some(5)), &at(3))
+                .unwrap();
+        assert_eq!((two.details.stock_threshold(money("10.00")), two.updated_at), (Some(5), at(1).recorded_at));
+        let change = ProductChange { is_active: Some(false), ..ProductChange::default() };
+        let changed = ProductChanged { details: two.details.with(&change) };
+        let changed = evolve(Some(two), ProductId(3), &changed.into(), &at(4));
+        let replaced = evolve(changed, ProductId(3), &set("25.00", Some(9)), &at(5)).unwrap();
+        let expected = [("10.00", 5), ("25.00", 9)].map(|(text, least)| StockThreshold { denomination: money(text), least });
+        assert_eq!(replaced.details.stock_thresholds, expected);
+        let removed = evolve(Some(replaced), ProductId(3), &set("25.00", None), &at(6)).unwrap();
+        assert_eq!(removed.details.stock_threshold(money("25.00")), None);
     }
 
     fn image(sha256: &str) -> ProductEvent {
@@ -351,12 +416,12 @@ mod tests {
 
     #[test]
     fn the_latest_image_applies_and_survives_a_change() {
-        let added = evolve(None, 3, &ProductAdded { details: details() }.into(), &at(1));
-        let first = evolve(added, 3, &image("aa"), &at(2));
-        let changed = evolve(first, 3, &ProductChanged { details: details() }.into(), &at(3)).unwrap();
+        let added = evolve(None, ProductId(3), &ProductAdded { details: details() }.into(), &at(1));
+        let first = evolve(added, ProductId(3), &image("aa"), &at(2));
+        let changed = evolve(first, ProductId(3), &ProductChanged { details: details() }.into(), &at(3)).unwrap();
         let shown = changed.image.as_ref().map(|image| (&*image.set.sha256, image.updated_at));
         assert_eq!(shown, Some(("aa", at(2).recorded_at)));
-        let second = evolve(Some(changed), 3, &image("bb"), &at(4)).unwrap();
+        let second = evolve(Some(changed), ProductId(3), &image("bb"), &at(4)).unwrap();
         assert_eq!(second.image.map(|image| image.set.sha256).as_deref(), Some("bb"));
         assert_eq!((second.updated_at, second.version), (at(4).recorded_at, 4));
     }

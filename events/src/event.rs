@@ -3,6 +3,7 @@
 use crate::account::AccountEvent;
 use crate::account::CredentialEvent;
 use crate::api_version::ApiVersionEvent;
+use crate::approval::ApprovalEvent;
 use crate::beneficiary::BeneficiaryEvent;
 use crate::catalogue::{CategoryEvent, ProductEvent};
 use crate::codec::CodecError;
@@ -90,6 +91,7 @@ streams! {
     Reconciliation(ReconciliationEvent) = "reconciliation",
     ApiVersion(ApiVersionEvent) = "api_version",
     Log(LogEvent) = "log",
+    Approval(ApprovalEvent) = "approval",
 }
 
 impl std::fmt::Display for StreamType {
@@ -134,7 +136,7 @@ mod tests {
         let golden = include_str!("../fixtures/wallet/WalletDebited.v1.json").trim_end();
         let event = Event::read(StreamType::Wallet, "WalletDebited", 1, golden).unwrap();
         let Event::Wallet(WalletEvent::WalletDebited(debited)) = &event else { panic!("{event:?}") };
-        assert_eq!(debited.purpose, crate::wallet::Purpose::Order(42));
+        assert_eq!(debited.purpose, crate::wallet::Purpose::Order(crate::OrderId(42)));
         assert_eq!(event.payload().unwrap(), golden, "the payload of an order's payment is unchanged");
         let nothing = r#"{"transaction_id":1,"amount":"1.00","balance_after":"1.00","reference":"r"}"#;
         assert!(matches!(Event::read(StreamType::Wallet, "WalletDebited", 2, nothing), Err(CodecError::Payload { .. })));

@@ -7,11 +7,13 @@
 
 pub mod account;
 pub mod api_version;
+pub mod approval;
 pub mod beneficiary;
 pub mod catalogue;
 pub mod codec;
 pub mod erasure;
 mod event;
+mod ids;
 pub mod ip_block;
 pub mod log;
 mod money;
@@ -24,12 +26,17 @@ pub mod reconciliation;
 mod record;
 mod rejection;
 pub mod replay;
+pub mod restrictions;
 pub mod user;
 pub mod wallet;
 pub mod webhook;
 
 pub use codec::CodecError;
 pub use event::{Event, StreamType};
+pub use ids::{
+    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, DecisionId, Id, OrderId, PayoutId, ProductId, ReplayId,
+    StatementId, TransactionId, UserId, WalletId, WebhookId,
+};
 pub use money::{Currency, Money, MoneyError, Percent};
 pub use record::{Actor, Metadata, Moment, Recorded};
 pub use rejection::Rejection;
@@ -38,18 +45,3 @@ pub use rejection::Rejection;
 pub type ShardId = i16;
 /// Position in a shard's log. The first event has position 1, and there are no gaps.
 pub type Position = i64;
-/// Id of an account. Ids that clients see come from one database sequence per kind and stay below 2^53.
-pub type AccountId = i64;
-pub type BeneficiaryId = i64;
-pub type CredentialId = i64;
-pub type DecisionId = i64;
-pub type CategoryId = i64;
-pub type OrderId = i64;
-pub type PayoutId = i64;
-pub type ProductId = i64;
-pub type ReplayId = i64;
-pub type StatementId = i64;
-pub type TransactionId = i64;
-pub type UserId = i64;
-pub type WalletId = i64;
-pub type WebhookId = i64;

@@ -1,4 +1,5 @@
-//! Tokens of operators, the people who run the service. No event contains a token or the name of its owner.
+//! Operators, the people who run the service: their tokens, and the users with whom they sign in to the console. Tokens and
+//! users share one space of ids. No event contains a token, a name or an email address.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,11 +47,72 @@ pub struct OperatorTokenIssued {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTokenRevoked {}
 
+/// Proof of identity that an operator's user signs in with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignIn {
+    /// Email address and password, and a second factor if the user has enrolled one.
+    Password,
+    /// OpenID Connect. The identity provider assigns the role, and asks for further factors.
+    OpenId,
+}
+
+/// A new operator's user. The vault stores the email address, and the hash of the password or of the provider's subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorUserCreated {
+    pub role: OperatorRole,
+    pub sign_in: SignIn,
+    /// Salted SHA-256 (hex) of the email address, or of another name if the identity provider states no email address.
+    pub email_hash: String,
+    /// MAC (hex) of the row that this event creates, under a key of the service.
+    pub row_mac: String,
+}
+
+/// A new role or password of an operator's user. It ends the user's sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorUserChanged {
+    /// New role, if it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<OperatorRole>,
+    /// Whether the password changed.
+    pub is_password_changed: bool,
+    /// MAC (hex) of the changed row.
+    pub row_mac: String,
+}
+
+/// The removal of an operator's user. It ends the user's sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorUserRemoved {
+    /// MAC (hex) of the row that is left.
+    pub row_mac: String,
+}
+
+/// The enrolment of a second factor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorTwoFactorEnabled {
+    /// Salted SHA-256 (hex) of the secret.
+    pub secret_hash: String,
+    /// MAC (hex) of the changed row.
+    pub row_mac: String,
+}
+
+/// The removal of a second factor, with its recovery codes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorTwoFactorRemoved {
+    /// MAC (hex) of the changed row.
+    pub row_mac: String,
+}
+
 crate::codec::stream_events! {
-    /// Events of an operator token.
+    /// Events of an operator's token or user.
     OperatorEvent {
         OperatorTokenIssued = 1,
         OperatorTokenRevoked = 1,
+        OperatorUserCreated = 1,
+        OperatorUserChanged = 1,
+        OperatorUserRemoved = 1,
+        OperatorTwoFactorEnabled = 1,
+        OperatorTwoFactorRemoved = 1,
     }
 }
 

@@ -105,6 +105,7 @@ mod tests {
     use super::*;
     use crate::account::DiscountRule;
     use crate::catalogue::{Denominations, ProductDetails};
+    use crate::{AccountId, CategoryId, WalletId};
 
     fn money(text: &str) -> Money {
         text.parse().unwrap()
@@ -112,14 +113,14 @@ mod tests {
 
     fn account(status: AccountStatus, discounts: Vec<DiscountRule>) -> Account {
         let at = DateTime::UNIX_EPOCH;
-        Account { id: 7, version: 1, name: "Example".into(), status, discounts, created_at: at, updated_at: at }
+        Account { id: AccountId(7), version: 1, name: "Example".into(), status, discounts, created_at: at, updated_at: at }
     }
 
     fn product(is_active: bool) -> Product {
         let details = ProductDetails {
             name: "Book voucher".into(),
             brand: "Bookshop".into(),
-            category_id: Some(4),
+            category_id: Some(CategoryId(4)),
             country: "DE".into(),
             currency: "EUR".parse().unwrap(),
             denominations: Denominations::Fixed { values: vec![money("10.00")] },
@@ -127,16 +128,24 @@ mod tests {
             description: String::new(),
             terms: String::new(),
             is_active,
+            stock_thresholds: vec![],
         };
-        Product { id: 3, version: 1, details, image: None, created_at: DateTime::UNIX_EPOCH, updated_at: DateTime::UNIX_EPOCH }
+        Product {
+            id: ProductId(3),
+            version: 1,
+            details,
+            image: None,
+            created_at: DateTime::UNIX_EPOCH,
+            updated_at: DateTime::UNIX_EPOCH,
+        }
     }
 
     fn wallet(balance: &str) -> Wallet {
         let at = DateTime::UNIX_EPOCH;
         Wallet {
-            id: 5,
+            id: WalletId(5),
             version: 2,
-            account_id: 7,
+            account_id: AccountId(7),
             currency: "EUR".parse().unwrap(),
             balance: money(balance),
             created_at: at,
@@ -145,7 +154,13 @@ mod tests {
     }
 
     fn order(denomination: &str, quantity: i32) -> PlaceOrder {
-        PlaceOrder { product_id: 3, denomination: money(denomination), quantity, client_reference: None, metadata_hash: None }
+        PlaceOrder {
+            product_id: ProductId(3),
+            denomination: money(denomination),
+            quantity,
+            client_reference: None,
+            metadata_hash: None,
+        }
     }
 
     fn attempt(
@@ -154,7 +169,7 @@ mod tests {
         wallet: Option<&Wallet>,
         order: PlaceOrder,
     ) -> Result<(OrderPlaced, WalletEvent), Rejection> {
-        place(account, product, |_| wallet, 42, 1001, order)
+        place(account, product, |_| wallet, OrderId(42), TransactionId(1001), order)
     }
 
     #[test]
@@ -164,7 +179,10 @@ mod tests {
                 .unwrap();
         let WalletEvent::WalletDebited(debit) = debited else { panic!("not a debit") };
         assert_eq!((placed.amount, debit.amount, debit.balance_after), (money("20.00"), money("20.00"), money("0.00")));
-        assert_eq!((placed.transaction_id, debit.purpose, &debit.reference), (1001, Purpose::Order(42), &placed.reference_code));
+        assert_eq!(
+            (placed.transaction_id, debit.purpose, &debit.reference),
+            (TransactionId(1001), Purpose::Order(OrderId(42)), &placed.reference_code)
+        );
     }
 
     #[test]
@@ -174,7 +192,8 @@ mod tests {
             category_id,
             discount: money(percent).try_into().unwrap(),
         };
-        let mut rules = vec![rule(None, None, "1.00"), rule(None, Some(4), "2.00"), rule(Some(3), None, "3.00")];
+        let mut rules =
+            vec![rule(None, None, "1.00"), rule(None, Some(CategoryId(4)), "2.00"), rule(Some(ProductId(3)), None, "3.00")];
         for expected in ["29.10", "29.40", "29.70", "30.00"] {
             let account = account(AccountStatus::Active, rules.clone());
             let (placed, _) = attempt(&account, Some(&product(true)), Some(&wallet("100.00")), order("10.00", 3)).unwrap();
@@ -213,7 +232,7 @@ mod tests {
             is_active in any::<bool>(),
         ) {
             let percent = Money::from_cents(discount).unwrap().try_into().unwrap();
-            let rule = DiscountRule { product_id: None, category_id: Some(4), discount: percent };
+            let rule = DiscountRule { product_id: None, category_id: Some(CategoryId(4)), discount: percent };
             let account = account(AccountStatus::Active, vec![rule]);
             let mut product = product(is_active);
             product.details.denominations = Denominations::Range { min: money("0.01"), max: money("15000.00") };
@@ -247,16 +266,16 @@ mod tests {
             for (product, category, cents) in rules {
                 let product_id = (product > 0).then_some(product);
                 let category_id = (category > 0 && product_id.is_none()).then_some(category);
-                if discounts.iter().all(|rule| (rule.product_id, rule.category_id) != (product_id, category_id)) {
+                if discounts.iter().all(|rule| (rule.product_id, rule.category_id) != (product_id.map(ProductId), category_id.map(CategoryId))) {
                     let discount = Money::from_cents(cents).unwrap().try_into().unwrap();
-                    discounts.push(DiscountRule { product_id, category_id, discount });
+                    discounts.push(DiscountRule { product_id: product_id.map(ProductId), category_id: category_id.map(CategoryId), discount });
                 }
             }
             let account = account(AccountStatus::Active, discounts);
             let all = account.discounts();
             for product in 1..5 {
                 for category in [None, Some(1), Some(2), Some(9)] {
-                    prop_assert_eq!(all.on(product, category), account.discount_on(product, category));
+                    prop_assert_eq!(all.on(ProductId(product), category.map(CategoryId)), account.discount_on(ProductId(product), category.map(CategoryId)));
                 }
             }
         }

@@ -93,7 +93,7 @@ pub struct Decided {
 
 /// State of a statement: the fold of its stream, and the row of the table `bank_statements`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct BankStatement {
     pub id: StatementId,
     pub version: i64,
     pub imported: StatementImported,
@@ -103,7 +103,7 @@ pub struct Statement {
     pub updated_at: DateTime<Utc>,
 }
 
-impl Statement {
+impl BankStatement {
     /// Decides the meaning of a line. Returns `None` if the same decision is already in force.
     ///
     /// # Errors
@@ -144,9 +144,9 @@ impl Statement {
 
 /// Folds an event into the state. This is the only fold of the reconciliation stream. Returns `None` only before
 /// `StatementImported`.
-pub fn evolve(state: Option<Statement>, id: StatementId, event: &ReconciliationEvent, at: &Moment) -> Option<Statement> {
+pub fn evolve(state: Option<BankStatement>, id: StatementId, event: &ReconciliationEvent, at: &Moment) -> Option<BankStatement> {
     let mut statement = match (state, event) {
-        (None, ReconciliationEvent::StatementImported(imported)) => Statement {
+        (None, ReconciliationEvent::StatementImported(imported)) => BankStatement {
             id,
             version: at.version,
             imported: imported.clone(),
@@ -192,44 +192,44 @@ mod tests {
         Moment { position: version, event_id: Uuid::nil(), version, recorded_at: DateTime::UNIX_EPOCH }
     }
 
-    fn imported() -> Statement {
+    fn imported() -> BankStatement {
         let day = NaiveDate::from_ymd_opt(2026, 1, 31).unwrap();
         let event =
             StatementImported { format: StatementFormat::Csv, fingerprint: "f".into(), lines: 3, first_day: day, last_day: day };
-        evolve(None, 4, &event.into(), &at(1)).unwrap()
+        evolve(None, StatementId(4), &event.into(), &at(1)).unwrap()
     }
 
-    fn after(statement: Statement, event: &ReconciliationEvent) -> Statement {
+    fn after(statement: BankStatement, event: &ReconciliationEvent) -> BankStatement {
         let moment = at(statement.version + 1);
-        evolve(Some(statement), 4, event, &moment).unwrap()
+        evolve(Some(statement), StatementId(4), event, &moment).unwrap()
     }
 
-    const FUNDING: Decision = Decision::Funding { transaction_id: 9 };
+    const FUNDING: Decision = Decision::Funding { transaction_id: TransactionId(9) };
 
     #[test]
     fn a_line_accepts_another_decision_only_after_a_revocation() {
         let statement = imported();
-        let event = statement.decide(1, 2, FUNDING, "h".into()).unwrap().unwrap();
+        let event = statement.decide(DecisionId(1), 2, FUNDING, "h".into()).unwrap().unwrap();
         let statement = after(statement, &event);
-        assert_eq!(statement.decide(2, 2, FUNDING, "h".into()), Ok(None), "repeating a decision changes nothing");
-        assert!(matches!(statement.decide(2, 2, Decision::Ignored, "h".into()), Err(Rejection::Conflict(_))));
+        assert_eq!(statement.decide(DecisionId(2), 2, FUNDING, "h".into()), Ok(None), "repeating a decision changes nothing");
+        assert!(matches!(statement.decide(DecisionId(2), 2, Decision::Ignored, "h".into()), Err(Rejection::Conflict(_))));
         let revoked = statement.revoke(2, "h".into()).unwrap();
         let statement = after(statement, &revoked);
         assert_eq!(statement.revoke(2, "h".into()), Err(Rejection::NotFound));
-        assert!(statement.decide(2, 2, Decision::Ignored, "h".into()).unwrap().is_some());
+        assert!(statement.decide(DecisionId(2), 2, Decision::Ignored, "h".into()).unwrap().is_some());
     }
 
     #[test]
     fn only_one_line_matches_a_funding_but_many_lines_can_be_ignored() {
         let statement = imported();
-        let event = statement.decide(1, 1, FUNDING, "h".into()).unwrap().unwrap();
+        let event = statement.decide(DecisionId(1), 1, FUNDING, "h".into()).unwrap().unwrap();
         let statement = after(statement, &event);
-        assert!(matches!(statement.decide(2, 2, FUNDING, "h".into()), Err(Rejection::Conflict(_))));
-        let event = statement.decide(2, 2, Decision::Ignored, "h".into()).unwrap().unwrap();
+        assert!(matches!(statement.decide(DecisionId(2), 2, FUNDING, "h".into()), Err(Rejection::Conflict(_))));
+        let event = statement.decide(DecisionId(2), 2, Decision::Ignored, "h".into()).unwrap().unwrap();
         let statement = after(statement, &event);
-        assert!(statement.decide(3, 3, Decision::Ignored, "h".into()).unwrap().is_some());
+        assert!(statement.decide(DecisionId(3), 3, Decision::Ignored, "h".into()).unwrap().is_some());
         for line in [0, 4] {
-            assert_eq!(statement.decide(3, line, FUNDING, "h".into()), Err(Rejection::NotFound));
+            assert_eq!(statement.decide(DecisionId(3), line, FUNDING, "h".into()), Err(Rejection::NotFound));
         }
     }
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{AccountId, Event, Position, ShardId, StreamType};
+use crate::{AccountId, CredentialId, Event, Position, ShardId, StreamType, UserId};
 
 /// Place and time of an event in the log. `evolve` sees this and the event, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub struct Metadata {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Actor {
-    Credential(i64),
-    User(i64),
+    Credential(CredentialId),
+    User(UserId),
     Operator(i64),
     Fulfilment,
     /// Background job that carries out an operator's webhook replay.
@@ -64,8 +64,8 @@ impl Actor {
     /// kind has one.
     pub fn kind(self) -> (&'static str, Option<i64>) {
         match self {
-            Actor::Credential(id) => ("credential", Some(id)),
-            Actor::User(id) => ("user", Some(id)),
+            Actor::Credential(id) => ("credential", Some(id.0)),
+            Actor::User(id) => ("user", Some(id.0)),
             Actor::Operator(id) => ("operator", Some(id)),
             Actor::Fulfilment => ("fulfilment", None),
             Actor::Replay => ("replay", None),

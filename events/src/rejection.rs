@@ -7,6 +7,10 @@ pub enum Rejection {
     AccountSuspended,
     #[error("the credential is revoked")]
     CredentialRevoked,
+    #[error("another operator must decide the approval than the one who requested it")]
+    SecondOperatorRequired,
+    #[error("the credential has expired")]
+    CredentialExpired,
     #[error("the user was removed")]
     UserRemoved,
     #[error("the caller is not allowed to see the signing secret of the webhook's credential")]

@@ -22,6 +22,19 @@ pub enum ReplayKind {
     Missed,
 }
 
+/// Part of the missed events, if a replay is to deliver only that part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissedOnly {
+    /// Events that have a delivery to the webhook, none of which succeeded or is pending.
+    Failed,
+    /// Events that have no delivery to the webhook.
+    NeverSent,
+}
+
+/// Stands for the replay of a delivery that the event itself made.
+pub const NO_REPLAY: ReplayId = ReplayId(0);
+
 impl ReplayKind {
     pub const ALL: [ReplayKind; 2] = [Self::Deliveries, Self::Missed];
 
@@ -48,6 +61,9 @@ pub struct WebhookReplayRequested {
     pub from: Position,
     /// Maximum number of deliveries made per second.
     pub per_second: i32,
+    /// Part of the missed events to deliver; absent for all of them. The job reads it here: no other state depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<MissedOnly>,
 }
 
 /// One step: it delivers these events and has examined every position before `next`.
@@ -225,21 +241,22 @@ mod tests {
 
     fn requested() -> Replay {
         let event = WebhookReplayRequested {
-            account_id: 7,
-            webhook_id: 3,
+            account_id: AccountId(7),
+            webhook_id: WebhookId(3),
             kind: ReplayKind::Missed,
             events: vec![WebhookEventType::OrderCreated],
             from: 1,
             per_second: 50,
+            only: None,
         };
-        evolve(None, 9, &event.into(), &at(100, 1)).unwrap()
+        evolve(None, ReplayId(9), &event.into(), &at(100, 1)).unwrap()
     }
 
     fn webhook(is_active: bool) -> Webhook {
         Webhook {
-            id: 3,
+            id: WebhookId(3),
             version: 1,
-            account_id: 7,
+            account_id: AccountId(7),
             credential_id: None,
             events: vec![WebhookEventType::OrderCreated],
             is_active,
@@ -252,7 +269,7 @@ mod tests {
     fn after(replay: Replay, events: &[ReplayEvent]) -> Replay {
         events.iter().fold(replay, |replay, event| {
             let moment = at(101 + replay.version, replay.version + 1);
-            evolve(Some(replay), 9, event, &moment).unwrap()
+            evolve(Some(replay), ReplayId(9), event, &moment).unwrap()
         })
     }
 

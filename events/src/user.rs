@@ -53,7 +53,8 @@ pub struct UserRoleChanged {
     pub role: UserRole,
 }
 
-/// A new password, set by an operator and stored in the vault. Ends all sessions of the user.
+/// A new password, stored in the vault. An operator or the user sets it. Ends the sessions of the user; a user who changes
+/// the password keeps the current one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserPasswordReset {
     /// MAC (hex) of the row that this event creates, under a key of the service. Absent from events of releases
@@ -65,6 +66,17 @@ pub struct UserPasswordReset {
 /// The end of all sessions of the user, by an operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserSessionsEnded {}
+
+/// The start of two-factor authentication: each login of the user also takes a code from now on. The vault stores the secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserTwoFactorEnabled {
+    /// MAC (hex) of the row with the secret, under a key of the service.
+    pub row_mac: String,
+}
+
+/// The end of two-factor authentication. The secret and the recovery codes are deleted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserTwoFactorDisabled {}
 
 /// A permanent removal of the user's access.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,7 +114,11 @@ pub fn evolve(state: Option<User>, id: UserId, event: &UserEvent, at: &Moment) -
     };
     match event {
         UserEvent::UserRoleChanged(e) => user.role = e.role,
-        UserEvent::UserCreated(_) | UserEvent::UserPasswordReset(_) | UserEvent::UserSessionsEnded(_) => {}
+        UserEvent::UserCreated(_)
+        | UserEvent::UserPasswordReset(_)
+        | UserEvent::UserSessionsEnded(_)
+        | UserEvent::UserTwoFactorEnabled(_)
+        | UserEvent::UserTwoFactorDisabled(_) => {}
         // A user whose email is erased cannot log in.
         UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_) => user.is_removed = true,
     }
@@ -118,6 +134,8 @@ crate::codec::stream_events! {
         UserRoleChanged = 1,
         UserPasswordReset = 1,
         UserSessionsEnded = 1,
+        UserTwoFactorEnabled = 1,
+        UserTwoFactorDisabled = 1,
         UserRemoved = 1,
         PersonalDataErased = 1,
     }
@@ -136,28 +154,36 @@ mod tests {
 
     #[test]
     fn a_user_is_created_and_removed() {
-        let created =
-            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Owner, email_hash: "ab".into(), row_mac: None });
+        let created = UserEvent::from(UserCreated {
+            account_id: AccountId(7),
+            role: UserRole::Owner,
+            email_hash: "ab".into(),
+            row_mac: None,
+        });
         let removed = UserEvent::from(UserRemoved {});
-        let user = evolve(None, 3, &created, &moment(1)).unwrap();
-        assert_eq!((user.id, user.account_id, user.role, user.is_removed), (3, 7, UserRole::Owner, false));
-        let gone = evolve(Some(user.clone()), 3, &removed, &moment(2)).unwrap();
+        let user = evolve(None, UserId(3), &created, &moment(1)).unwrap();
+        assert_eq!((user.id, user.account_id, user.role, user.is_removed), (UserId(3), AccountId(7), UserRole::Owner, false));
+        let gone = evolve(Some(user.clone()), UserId(3), &removed, &moment(2)).unwrap();
         assert_eq!(gone, User { version: 2, is_removed: true, updated_at: moment(2).recorded_at, ..user });
-        assert_eq!(evolve(None, 3, &removed, &moment(1)), None);
+        assert_eq!(evolve(None, UserId(3), &removed, &moment(1)), None);
     }
 
     #[test]
     fn a_users_role_is_the_last_one_given() {
-        let created =
-            UserEvent::from(UserCreated { account_id: 7, role: UserRole::Viewer, email_hash: "ab".into(), row_mac: None });
-        let user = evolve(None, 3, &created, &moment(1)).unwrap();
+        let created = UserEvent::from(UserCreated {
+            account_id: AccountId(7),
+            role: UserRole::Viewer,
+            email_hash: "ab".into(),
+            row_mac: None,
+        });
+        let user = evolve(None, UserId(3), &created, &moment(1)).unwrap();
         let raised = UserEvent::from(UserRoleChanged { role: UserRole::Owner });
-        let owner = evolve(Some(user.clone()), 3, &raised, &moment(2)).unwrap();
+        let owner = evolve(Some(user.clone()), UserId(3), &raised, &moment(2)).unwrap();
         assert_eq!(owner, User { version: 2, role: UserRole::Owner, updated_at: moment(2).recorded_at, ..user });
         for (version, event) in [(3, UserEvent::from(UserPasswordReset::default())), (4, UserEvent::from(UserSessionsEnded {}))] {
-            let same = evolve(Some(owner.clone()), 3, &event, &moment(version)).unwrap();
+            let same = evolve(Some(owner.clone()), UserId(3), &event, &moment(version)).unwrap();
             assert_eq!(same, User { version, updated_at: moment(version).recorded_at, ..owner.clone() });
-            assert_eq!(evolve(None, 3, &event, &moment(1)), None);
+            assert_eq!(evolve(None, UserId(3), &event, &moment(1)), None);
         }
     }
 

@@ -272,15 +272,15 @@ mod tests {
     }
 
     fn opened() -> Wallet {
-        let event = WalletOpened { account_id: 7, currency: "EUR".parse().unwrap() }.into();
-        evolve(None, 5, &event, &at(1)).unwrap()
+        let event = WalletOpened { account_id: AccountId(7), currency: "EUR".parse().unwrap() }.into();
+        evolve(None, WalletId(5), &event, &at(1)).unwrap()
     }
 
     fn command(kind: u8, amount: Money) -> WalletCommand {
         match kind {
             0 => WalletCommand::Fund { amount, reference: "f".into(), note_hash: None },
-            1 => WalletCommand::Pay { amount, purpose: Purpose::Order(1), reference: "o".into() },
-            2 => WalletCommand::Refund { amount, purpose: Purpose::Payout(1), reference: "p".into() },
+            1 => WalletCommand::Pay { amount, purpose: Purpose::Order(OrderId(1)), reference: "o".into() },
+            2 => WalletCommand::Refund { amount, purpose: Purpose::Payout(PayoutId(1)), reference: "p".into() },
             3 => WalletCommand::Adjust { direction: Direction::Credit, amount, reason_hash: "h".into() },
             _ => WalletCommand::Adjust { direction: Direction::Debit, amount, reason_hash: "h".into() },
         }
@@ -289,11 +289,11 @@ mod tests {
     #[test]
     fn a_wallet_pays_down_to_zero_and_refuses_an_overdraft() {
         let money = |text: &str| text.parse::<Money>().unwrap();
-        let funded = decide(&opened(), 1, command(0, money("10.00"))).unwrap();
-        let wallet = evolve(Some(opened()), 5, &funded, &at(2)).unwrap();
-        assert_eq!(decide(&wallet, 2, command(1, money("10.01"))), Err(Rejection::InsufficientBalance));
-        let paid = decide(&wallet, 2, command(1, money("10.00"))).unwrap();
-        assert_eq!(evolve(Some(wallet), 5, &paid, &at(3)).unwrap().balance, Money::ZERO);
+        let funded = decide(&opened(), TransactionId(1), command(0, money("10.00"))).unwrap();
+        let wallet = evolve(Some(opened()), WalletId(5), &funded, &at(2)).unwrap();
+        assert_eq!(decide(&wallet, TransactionId(2), command(1, money("10.01"))), Err(Rejection::InsufficientBalance));
+        let paid = decide(&wallet, TransactionId(2), command(1, money("10.00"))).unwrap();
+        assert_eq!(evolve(Some(wallet), WalletId(5), &paid, &at(3)).unwrap().balance, Money::ZERO);
     }
 
     #[test]
@@ -310,12 +310,12 @@ mod tests {
             let mut wallet = opened();
             let mut cents = 0i64;
             for (id, (kind, amount)) in (1..).zip(steps) {
-                match decide(&wallet, id, command(kind, Money::from_cents(amount).unwrap())) {
+                match decide(&wallet, TransactionId(id), command(kind, Money::from_cents(amount).unwrap())) {
                     Ok(event) => {
                         cents += if matches!(kind, 1 | 4) { -amount } else { amount };
                         let movement = Movement::of(&event).unwrap();
                         let balance_after = movement.balance_after;
-                        wallet = evolve(Some(wallet), 5, &event, &at(id + 1)).unwrap();
+                        wallet = evolve(Some(wallet), WalletId(5), &event, &at(id + 1)).unwrap();
                         prop_assert_eq!(wallet.balance, balance_after);
                     }
                     Err(rejection) => {

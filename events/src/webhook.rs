@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::account::{Account, AccountStatus, Credential};
 use crate::order::OrderEvent;
-use crate::{AccountId, CredentialId, Moment, Rejection, WebhookId};
+use crate::{AccountId, CredentialId, Moment, Rejection, ReplayId, WebhookId};
 
 /// Event type that a webhook can subscribe to (specification, "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,8 +110,8 @@ pub struct WebhookTested {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeliveryRetryRequested {
     pub event_id: Uuid,
-    /// Id of the replay that made the delivery; 0 if the event itself made it.
-    pub replay_id: i64,
+    /// Replay that made the delivery; [`NO_REPLAY`](crate::replay::NO_REPLAY) if the event itself made it.
+    pub replay_id: ReplayId,
 }
 
 /// State of a webhook: the fold of its stream, and the row of the table `webhooks`.
@@ -134,7 +134,7 @@ impl Webhook {
 
     /// Returns whether the webhook receives events of this type: it is active, not deleted, and subscribed to the type.
     pub fn hears(&self, event_type: WebhookEventType) -> bool {
-        self.is_active && !self.is_deleted && self.events.contains(&event_type)
+        Hearing::of(Some(self), event_type) == Hearing::Heard
     }
 
     /// Returns the webhook if it can receive deliveries.
@@ -146,6 +146,31 @@ impl Webhook {
     }
 }
 
+/// Whether a webhook receives an event, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    Heard,
+    /// The webhook did not exist yet.
+    NotRegistered,
+    Deleted,
+    Inactive,
+    NotSubscribed,
+}
+
+impl Hearing {
+    /// Returns whether a webhook in this state receives events of a type. This is the only rule about the audience of an
+    /// event. `webhook` is `None` before its registration.
+    pub fn of(webhook: Option<&Webhook>, event_type: WebhookEventType) -> Hearing {
+        match webhook {
+            None => Self::NotRegistered,
+            Some(webhook) if webhook.is_deleted => Self::Deleted,
+            Some(webhook) if !webhook.is_active => Self::Inactive,
+            Some(webhook) if !webhook.events.contains(&event_type) => Self::NotSubscribed,
+            Some(_) => Self::Heard,
+        }
+    }
+}
+
 /// Maximum number of attempts per delivery (specification, "Webhook and signing limits"). When the last one fails, the
 /// delivery has failed for good.
 pub const MAX_ATTEMPTS: i16 = 5;
@@ -154,7 +179,7 @@ pub const MAX_ATTEMPTS: i16 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retryable {
     pub event_id: Uuid,
-    pub replay_id: i64,
+    pub replay_id: ReplayId,
     pub has_failed: bool,
     pub attempt_count: i16,
 }

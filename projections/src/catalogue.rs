@@ -1,187 +1,122 @@
 //! `products` and `categories`, written inline.
 
-use std::collections::{HashMap, HashSet};
-
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
-use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::catalogue::{Category, Product, evolve, evolve_category};
-use ledger_events::{CategoryId, Event, ProductId, Recorded, ShardId};
+use ledger_events::catalogue::{Category, CategoryEvent, Product, ProductEvent, evolve, evolve_category};
+use ledger_events::{CategoryId, ProductId, ShardId};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::ProjectionError;
 use crate::page::{self, Listed, Page};
+use crate::state::{Row, State, Upsert, all, first, select, state};
 
-/// The columns of [`ProductRow`], as a literal for `concat!`.
-macro_rules! product_columns {
-    () => {
-        "id, version, details, image, created_at, updated_at"
-    };
-}
+impl<Text: DeserializeOwned + Send + Unpin> Row for Product<Text> {
+    const COLUMNS: &'static str = "id, version, details, image, created_at, updated_at";
 
-/// The columns of [`CategoryRow`], as a literal for `concat!`.
-macro_rules! category_columns {
-    () => {
-        "id, version, name, parent_id, created_at"
-    };
-}
-
-/// Loads products by id. All shards share one catalogue: its events are in the first shard, and every writer reads
-/// it.
-pub async fn load(conn: &mut PgConnection, ids: &[ProductId]) -> Result<Vec<Product>, sqlx::Error> {
-    let found: Vec<ProductRow> = sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE id = ANY($1)"))
-        .bind(ids)
-        .fetch_all(conn)
-        .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-pub async fn load_categories(conn: &mut PgConnection, ids: &[CategoryId]) -> Result<Vec<Category>, sqlx::Error> {
-    let found: Vec<CategoryRow> = sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories WHERE id = ANY($1)"))
-        .bind(ids)
-        .fetch_all(conn)
-        .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-/// Loads all products from a shard's log. `verify` compares them with the fold.
-pub async fn all(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Product>, sqlx::Error> {
-    let found: Vec<ProductRow> =
-        sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE shard_id = $1 ORDER BY id"))
-            .bind(shard)
-            .fetch_all(conn)
-            .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-/// Loads all categories from a shard's log. `verify` compares them with the fold.
-pub async fn all_categories(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Category>, sqlx::Error> {
-    let found: Vec<CategoryRow> =
-        sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories WHERE shard_id = $1 ORDER BY id"))
-            .bind(shard)
-            .fetch_all(conn)
-            .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-pub async fn write(conn: &mut PgConnection, shard: ShardId, products: &[&Product]) -> Result<(), ProjectionError> {
-    if products.is_empty() {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO products (shard_id, id, version, name, category_id, country, currency, is_active, details, image, created_at, updated_at)
-         SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::json[],
-            $10::json[], $11::timestamptz[], $12::timestamptz[]) AS new
-         ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, category_id = excluded.category_id,
-            country = excluded.country, currency = excluded.currency, is_active = excluded.is_active, details = excluded.details,
-            image = excluded.image, updated_at = excluded.updated_at",
-    )
-    .bind(shard)
-    .bind(products.iter().map(|p| p.id).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| p.version).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| &*p.details.name).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| p.details.category_id).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| &*p.details.country).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| p.details.currency.as_str()).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| p.details.is_active).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| serde_json::to_string(&p.details)).collect::<Result<Vec<_>, _>>()?)
-    .bind(products.iter().map(|p| p.image.as_ref().map(serde_json::to_string).transpose()).collect::<Result<Vec<_>, _>>()?)
-    .bind(products.iter().map(|p| p.created_at).collect::<Vec<_>>())
-    .bind(products.iter().map(|p| p.updated_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-pub async fn write_categories(conn: &mut PgConnection, shard: ShardId, categories: &[&Category]) -> Result<(), ProjectionError> {
-    for category in categories {
-        sqlx::query(
-            "INSERT INTO categories (shard_id, id, version, name, parent_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, parent_id = excluded.parent_id",
-        )
-        .bind(shard)
-        .bind(category.id)
-        .bind(category.version)
-        .bind(&*category.name)
-        .bind(category.parent_id)
-        .bind(category.created_at)
-        .execute(&mut *conn)
-        .await?;
-    }
-    Ok(())
-}
-
-/// Folds the next events of the log into the tables.
-pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
-    let product_ids: HashSet<_> = events.iter().filter(|r| matches!(r.event, Event::Product(_))).map(|r| r.stream_id).collect();
-    let category_ids: HashSet<_> = events.iter().filter(|r| matches!(r.event, Event::Category(_))).map(|r| r.stream_id).collect();
-    if product_ids.is_empty() && category_ids.is_empty() {
-        return Ok(());
-    }
-    let (product_ids, category_ids): (Vec<_>, Vec<_>) = (product_ids.into_iter().collect(), category_ids.into_iter().collect());
-    let mut products: HashMap<_, _> = load(conn, &product_ids).await?.into_iter().map(|p| (p.id, p)).collect();
-    let mut categories: HashMap<_, _> = load_categories(conn, &category_ids).await?.into_iter().map(|c| (c.id, c)).collect();
-    for recorded in events {
-        fold(&mut products, &mut categories, recorded);
-    }
-    write(conn, shard, &products.values().collect::<Vec<_>>()).await?;
-    write_categories(conn, shard, &categories.values().collect::<Vec<_>>()).await
-}
-
-/// Folds one event into maps of products and categories.
-pub fn fold(products: &mut HashMap<ProductId, Product>, categories: &mut HashMap<CategoryId, Category>, recorded: &Recorded) {
-    let id = recorded.stream_id;
-    match &recorded.event {
-        Event::Product(event) => {
-            if let Some(after) = evolve(products.remove(&id), id, event, &recorded.moment) {
-                products.insert(id, after);
-            }
-        }
-        Event::Category(event) => {
-            if let Some(after) = evolve_category(categories.remove(&id), id, event, &recorded.moment) {
-                categories.insert(id, after);
-            }
-        }
-        _ => {}
-    }
-}
-
-struct ProductRow<Text = String>(Product<Text>);
-
-impl<Text: DeserializeOwned> FromRow<'_, PgRow> for ProductRow<Text> {
-    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
-        Ok(ProductRow(Product {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Product {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
             details: row.try_get::<Json<_>, _>("details")?.0,
             image: row.try_get::<Option<Json<_>>, _>("image")?.map(|image| image.0),
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
-        }))
+        })
     }
 }
 
-struct CategoryRow(Category);
+impl State for Product {
+    state!(ProductId, ProductEvent, Product, evolve, "products");
 
-impl FromRow<'_, PgRow> for CategoryRow {
-    fn from_row(row: &PgRow) -> Result<CategoryRow, sqlx::Error> {
-        Ok(CategoryRow(Category {
+    /// Loads products by id. All shards share one catalogue: its events are in the first shard, and every writer reads it.
+    async fn load(conn: &mut PgConnection, _: ShardId, ids: &[ProductId]) -> Result<Vec<Self>, sqlx::Error> {
+        all(select("FROM products WHERE id = ANY($1)").bind(ids), conn).await
+    }
+}
+
+impl Upsert for Product {
+    async fn write(conn: &mut PgConnection, shard: ShardId, products: &[&Self]) -> Result<(), ProjectionError> {
+        if products.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(
+            "INSERT INTO products (shard_id, id, version, name, category_id, country, currency, is_active, details, image, created_at, updated_at)
+             SELECT $1, new.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::json[],
+                $10::json[], $11::timestamptz[], $12::timestamptz[]) AS new
+             ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, category_id = excluded.category_id,
+                country = excluded.country, currency = excluded.currency, is_active = excluded.is_active, details = excluded.details,
+                image = excluded.image, updated_at = excluded.updated_at",
+        )
+        .bind(shard)
+        .bind(products.iter().map(|p| p.id).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| p.version).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| &*p.details.name).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| p.details.category_id).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| &*p.details.country).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| p.details.currency.as_str()).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| p.details.is_active).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| serde_json::to_string(&p.details)).collect::<Result<Vec<_>, _>>()?)
+        .bind(products.iter().map(|p| p.image.as_ref().map(serde_json::to_string).transpose()).collect::<Result<Vec<_>, _>>()?)
+        .bind(products.iter().map(|p| p.created_at).collect::<Vec<_>>())
+        .bind(products.iter().map(|p| p.updated_at).collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
+        Ok(())
+    }
+}
+
+impl Row for Category {
+    const COLUMNS: &'static str = "id, version, name, parent_id, created_at";
+
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Category {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
             name: row.try_get("name")?,
             parent_id: row.try_get("parent_id")?,
             created_at: row.try_get("created_at")?,
-        }))
+        })
+    }
+}
+
+impl State for Category {
+    state!(CategoryId, CategoryEvent, Category, evolve_category, "categories");
+
+    /// Loads categories by id, which all shards share like products.
+    async fn load(conn: &mut PgConnection, _: ShardId, ids: &[CategoryId]) -> Result<Vec<Self>, sqlx::Error> {
+        all(select("FROM categories WHERE id = ANY($1)").bind(ids), conn).await
+    }
+}
+
+impl Upsert for Category {
+    async fn write(conn: &mut PgConnection, shard: ShardId, categories: &[&Self]) -> Result<(), ProjectionError> {
+        for category in categories {
+            sqlx::query(
+                "INSERT INTO categories (shard_id, id, version, name, parent_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+                 ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, parent_id = excluded.parent_id",
+            )
+            .bind(shard)
+            .bind(category.id)
+            .bind(category.version)
+            .bind(&*category.name)
+            .bind(category.parent_id)
+            .bind(category.created_at)
+            .execute(&mut *conn)
+            .await?;
+        }
+        Ok(())
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ProductFilter {
+    /// Only these products.
+    pub ids: Option<Vec<ProductId>>,
     pub is_active: Option<bool>,
     pub category_id: Option<CategoryId>,
     pub country: Option<String>,
@@ -196,6 +131,9 @@ pub struct ProductFilter {
 impl ProductFilter {
     fn write(&self, query: &mut QueryBuilder<Postgres>) {
         query.push(" FROM products WHERE true");
+        if let Some(ids) = &self.ids {
+            query.push(" AND id = ANY(").push_bind(ids.clone()).push(")");
+        }
         page::equals(query, "is_active", self.is_active);
         page::equals(query, "category_id", self.category_id);
         page::equals(query, "country", self.country.clone());
@@ -217,7 +155,7 @@ impl ProductFilter {
 pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
     filter.write(&mut query);
-    query.push(concat!(") AS total, ", product_columns!()));
+    query.push(") AS total, ").push(Product::<String>::COLUMNS);
     filter.write(&mut query);
     query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
     query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
@@ -228,7 +166,7 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
         if total.is_none() {
             total = Some(row.try_get("total")?);
         }
-        rows.push(ProductRow::from_row(&row)?.0);
+        rows.push(Product::read(&row)?);
     }
     let total = match total {
         Some(total) => total,
@@ -244,18 +182,13 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
 }
 
 pub async fn find(pool: &PgPool, id: ProductId) -> Result<Option<Product>, sqlx::Error> {
-    let found: Option<ProductRow> = sqlx::query_as(concat!("SELECT ", product_columns!(), " FROM products WHERE id = $1"))
-        .bind(id)
-        .fetch_optional(pool)
-        .await?;
-    Ok(found.map(|row| row.0))
+    let query = select("FROM products WHERE id = $1").bind(id);
+    first(query, pool).await
 }
 
 /// Lists all categories, ordered by name.
 pub async fn categories(pool: &PgPool) -> Result<Vec<Category>, sqlx::Error> {
-    let found: Vec<CategoryRow> =
-        sqlx::query_as(concat!("SELECT ", category_columns!(), " FROM categories ORDER BY name, id")).fetch_all(pool).await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
+    all(select("FROM categories ORDER BY name, id"), pool).await
 }
 
 /// Lists one page of categories, newest first.
@@ -263,6 +196,5 @@ pub async fn list_categories(pool: &PgPool, page: Page) -> Result<Listed<Categor
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM categories WHERE true");
     };
-    let listed: Listed<CategoryRow> = page::fetch(pool, category_columns!(), conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "id", page).await
 }

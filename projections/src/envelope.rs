@@ -85,7 +85,7 @@ pub fn test_payload(
         event_type,
         created_at: recorded_at,
         data: OrderData {
-            id: 0,
+            id: OrderId(0),
             reference_code: "TEST",
             status,
             sub_status,

@@ -5,15 +5,18 @@
 //! and, for a rebuild, in `shadow`: the `search_path` of the connection decides.
 
 pub mod accounts;
+pub mod approvals;
 pub mod beneficiaries;
 pub mod catalogue;
 pub mod deliveries;
 pub mod envelope;
 pub mod listing;
+pub mod low_balance;
 pub mod orders;
 pub mod page;
 pub mod payouts;
 pub mod replays;
+pub mod state;
 pub mod statements;
 pub mod totals;
 pub mod users;
@@ -22,8 +25,18 @@ pub mod webhooks;
 pub mod write;
 
 use ledger_database::PgConnection;
+use ledger_events::account::{Account, Credential};
+use ledger_events::approval::Approval;
+use ledger_events::beneficiary::Beneficiary;
+use ledger_events::catalogue::{Category, Product};
+use ledger_events::payout::Payout;
+use ledger_events::reconciliation::BankStatement;
+use ledger_events::replay::Replay;
+use ledger_events::user::User;
+use ledger_events::webhook::Webhook;
 use ledger_events::{Money, Percent, Recorded, ShardId};
 use rust_decimal::Decimal;
+use state::apply;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectionError {
@@ -40,6 +53,7 @@ pub enum ProjectionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inline {
     Accounts,
+    Approvals,
     Catalogue,
     Orders,
     Payouts,
@@ -50,8 +64,9 @@ pub enum Inline {
 }
 
 impl Inline {
-    pub const ALL: [Inline; 8] = [
+    pub const ALL: [Inline; 9] = [
         Self::Accounts,
+        Self::Approvals,
         Self::Catalogue,
         Self::Orders,
         Self::Payouts,
@@ -64,6 +79,7 @@ impl Inline {
     pub fn name(self) -> &'static str {
         match self {
             Self::Accounts => "accounts",
+            Self::Approvals => "approvals",
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
             Self::Payouts => "payouts",
@@ -76,7 +92,8 @@ impl Inline {
 
     pub fn tables(self) -> &'static [&'static str] {
         match self {
-            Self::Accounts => &["accounts", "credentials"],
+            Self::Accounts => &["accounts", "credentials", "credential_restrictions"],
+            Self::Approvals => &["approvals"],
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
             Self::Payouts => &["beneficiaries", "payouts"],
@@ -90,19 +107,26 @@ impl Inline {
     /// Folds the next events of the log into the rows of this projection.
     pub async fn apply(self, conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
         match self {
-            Self::Accounts => accounts::apply(conn, shard, events).await,
-            Self::Catalogue => catalogue::apply(conn, shard, events).await,
+            Self::Accounts => {
+                apply::<Account>(conn, shard, events).await?;
+                apply::<Credential>(conn, shard, events).await
+            }
+            Self::Approvals => apply::<Approval>(conn, shard, events).await,
+            Self::Catalogue => {
+                apply::<Product>(conn, shard, events).await?;
+                apply::<Category>(conn, shard, events).await
+            }
             Self::Orders => orders::apply(conn, shard, events).await,
             Self::Payouts => {
-                beneficiaries::apply(conn, shard, events).await?;
-                payouts::apply(conn, shard, events).await
+                apply::<Beneficiary>(conn, shard, events).await?;
+                apply::<Payout>(conn, shard, events).await
             }
-            Self::Reconciliation => statements::apply(conn, shard, events).await,
-            Self::Users => users::apply(conn, shard, events).await,
+            Self::Reconciliation => apply::<BankStatement>(conn, shard, events).await,
+            Self::Users => apply::<User>(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => {
-                webhooks::apply(conn, shard, events).await?;
-                replays::apply(conn, shard, events).await
+                apply::<Webhook>(conn, shard, events).await?;
+                apply::<Replay>(conn, shard, events).await
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
-use ledger_database::FromRow;
 use ledger_database::{PgPool, Transaction, replanned};
-use sqlx::postgres::PgRow;
 use sqlx::{Encode, Postgres, QueryBuilder, Type};
+
+use crate::state::{Read, Row};
 
 /// Requested page: its number, starting at 1, and the number of rows per page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,41 +76,32 @@ pub async fn planned_snapshot(pool: &PgPool) -> Result<Transaction<'static>, sql
     pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL jit = off").await
 }
 
-/// Counts and fetches a page in one snapshot. `conditions` appends ` FROM … WHERE …`. The page contains `columns`,
-/// ordered by `key` descending.
-pub async fn fetch<R>(
+/// Counts and fetches a page in one snapshot. `conditions` appends ` FROM … WHERE …`. The rows are ordered by `key`
+/// descending.
+pub async fn fetch<R: Row>(
     pool: &PgPool,
-    columns: &'static str,
     conditions: impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,
-) -> Result<Listed<R>, sqlx::Error>
-where
-    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-{
-    replanned(|| fetch_once(pool, columns, &conditions, key, page)).await
+) -> Result<Listed<R>, sqlx::Error> {
+    replanned(|| fetch_once(pool, &conditions, key, page)).await
 }
 
-async fn fetch_once<R>(
+async fn fetch_once<R: Row>(
     pool: &PgPool,
-    columns: &'static str,
     conditions: &impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
     page: Page,
-) -> Result<Listed<R>, sqlx::Error>
-where
-    R: for<'r> FromRow<'r, PgRow> + Send + Unpin,
-{
+) -> Result<Listed<R>, sqlx::Error> {
     let mut tx = planned_snapshot(pool).await?;
     let mut count = QueryBuilder::new("SELECT count(*)");
     conditions(&mut count);
     let total: i64 = count.build_query_scalar().fetch_one(&mut *tx).await?;
-    let mut select = QueryBuilder::new("SELECT ");
-    select.push(columns);
+    let mut select = QueryBuilder::new(R::select());
     conditions(&mut select);
     select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
     select.push(" OFFSET ").push_bind(page.offset());
-    let rows = select.build_query_as().fetch_all(&mut *tx).await?;
+    let rows = select.build_query_as().fetch_all(&mut *tx).await?.into_iter().map(|Read(row)| row).collect();
     tx.commit().await?;
     Ok(Listed { rows, total })
 }

@@ -1,131 +1,52 @@
 //! `webhook_replays`: the progress of every replay, written inline.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, evolve};
+use ledger_events::replay::{Replay, ReplayEvent, ReplayKind, ReplayStatus, evolve};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, Event, Recorded, ReplayId, ShardId, WebhookId};
+use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
+use crate::state::{Row, State, Upsert, all, first, select, state};
 use crate::{ProjectionError, known};
-
-/// The columns of [`ReplayRow`], as a literal for `concat!`.
-macro_rules! replay_columns {
-    () => {
-        "id, version, account_id, webhook_id, kind, events, per_second, status, from_position,
-         next_position, until_position, deliveries, created_at, updated_at"
-    };
-}
-
-pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[ReplayId]) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        replay_columns!(),
-        " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN webhook_replays ON shard_id = $1 AND id = wanted_id"
-    ))
-    .bind(shard)
-    .bind(ids)
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.0).collect())
-}
 
 /// Loads the running replays of these accounts' webhooks.
 pub async fn load_running(conn: &mut PgConnection, shard: ShardId, accounts: &[AccountId]) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        replay_columns!(),
-        " FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND account_id = ANY ($2)"
-    ))
-    .bind(shard)
-    .bind(accounts)
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.0).collect())
+    let query = select("FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING' AND account_id = ANY ($2)")
+        .bind(shard)
+        .bind(accounts);
+    all(query, conn).await
 }
 
 /// Lists the replays whose next step is due. The first step is due at once, and each later one a second after the
 /// last.
 pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Error> {
-    let rows: Vec<ReplayRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        replay_columns!(),
-        " FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING'
-            AND (version = 1 OR updated_at <= clock_timestamp() - interval '1 second') ORDER BY id"
-    ))
-    .bind(shard)
-    .fetch_all(pool)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.0).collect())
+    let query = select(
+        "FROM webhook_replays WHERE shard_id = $1 AND status = 'RUNNING'
+            AND (version = 1 OR updated_at <= clock_timestamp() - interval '1 second') ORDER BY id",
+    )
+    .bind(shard);
+    all(query, pool).await
 }
 
-/// Writes replays as rows: inserts new ones, and replaces known ones.
-pub async fn write(conn: &mut PgConnection, shard: ShardId, replays: &[&Replay]) -> Result<(), ProjectionError> {
-    // One statement per replay: arrays of arrays must be rectangular, and a replay advances once a second.
-    for replay in replays {
-        sqlx::query(
-            "INSERT INTO webhook_replays (shard_id, id, version, account_id, webhook_id, kind, events, per_second, status,
-                from_position, next_position, until_position, deliveries, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-             ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, status = excluded.status,
-                next_position = excluded.next_position, deliveries = excluded.deliveries, updated_at = excluded.updated_at",
-        )
-        .bind(shard)
-        .bind(replay.id)
-        .bind(replay.version)
-        .bind(replay.account_id)
-        .bind(replay.webhook_id)
-        .bind(replay.kind.as_str())
-        .bind(replay.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
-        .bind(replay.per_second)
-        .bind(replay.status.as_str())
-        .bind(replay.from)
-        .bind(replay.next)
-        .bind(replay.until)
-        .bind(replay.deliveries)
-        .bind(replay.created_at)
-        .bind(replay.updated_at)
-        .execute(&mut *conn)
-        .await?;
-    }
-    Ok(())
+/// Lists the running replays of these shards, oldest first, with their shards. At most `limit` of them.
+pub async fn running(pool: &PgPool, shards: &[ShardId], limit: i64) -> Result<Vec<(ShardId, Replay)>, sqlx::Error> {
+    let query = select("FROM webhook_replays WHERE shard_id = ANY($1) AND status = 'RUNNING' ORDER BY shard_id, id LIMIT $2");
+    all(query.bind(shards).bind(limit), pool).await
 }
 
-/// Folds the next events of the log into the table.
-pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
-    let ids: HashSet<ReplayId> = events.iter().filter(|r| matches!(r.event, Event::Replay(_))).map(|r| r.stream_id).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<ReplayId> = ids.into_iter().collect();
-    let mut replays: HashMap<ReplayId, Replay> = load(conn, shard, &ids).await?.into_iter().map(|r| (r.id, r)).collect();
-    for recorded in events {
-        fold(&mut replays, recorded);
-    }
-    write(conn, shard, &replays.values().collect::<Vec<_>>()).await
-}
+impl Row for Replay {
+    const COLUMNS: &'static str =
+        "id, version, account_id, webhook_id, kind, events, per_second, status, from_position, next_position,
+         until_position, deliveries, created_at, updated_at";
 
-/// Folds one event into a map of replays.
-pub fn fold(replays: &mut HashMap<ReplayId, Replay>, recorded: &Recorded) {
-    if let Event::Replay(event) = &recorded.event {
-        let before = replays.remove(&recorded.stream_id);
-        if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
-            replays.insert(recorded.stream_id, after);
-        }
-    }
-}
-
-struct ReplayRow(Replay);
-
-impl FromRow<'_, PgRow> for ReplayRow {
-    fn from_row(row: &PgRow) -> Result<ReplayRow, sqlx::Error> {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (kind, status): (&str, &str) = (row.try_get("kind")?, row.try_get("status")?);
         let events: Vec<String> = row.try_get("events")?;
-        Ok(ReplayRow(Replay {
+        Ok(Replay {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
             account_id: row.try_get("account_id")?,
@@ -140,22 +61,50 @@ impl FromRow<'_, PgRow> for ReplayRow {
             deliveries: row.try_get("deliveries")?,
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
-        }))
+        })
+    }
+}
+
+impl State for Replay {
+    state!(ReplayId, ReplayEvent, Replay, evolve, "webhook_replays");
+}
+
+impl Upsert for Replay {
+    async fn write(conn: &mut PgConnection, shard: ShardId, replays: &[&Self]) -> Result<(), ProjectionError> {
+        // One statement per replay: arrays of arrays must be rectangular, and a replay advances once a second.
+        for replay in replays {
+            sqlx::query(
+                "INSERT INTO webhook_replays (shard_id, id, version, account_id, webhook_id, kind, events, per_second, status,
+                    from_position, next_position, until_position, deliveries, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                 ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, status = excluded.status,
+                    next_position = excluded.next_position, deliveries = excluded.deliveries, updated_at = excluded.updated_at",
+            )
+            .bind(shard)
+            .bind(replay.id)
+            .bind(replay.version)
+            .bind(replay.account_id)
+            .bind(replay.webhook_id)
+            .bind(replay.kind.as_str())
+            .bind(replay.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
+            .bind(replay.per_second)
+            .bind(replay.status.as_str())
+            .bind(replay.from)
+            .bind(replay.next)
+            .bind(replay.until)
+            .bind(replay.deliveries)
+            .bind(replay.created_at)
+            .bind(replay.updated_at)
+            .execute(&mut *conn)
+            .await?;
+        }
+        Ok(())
     }
 }
 
 /// Finds a replay in these shards, and its shard.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: ReplayId) -> Result<Option<(ShardId, Replay)>, sqlx::Error> {
-    let row: Option<PgRow> = sqlx::query(concat!(
-        "SELECT shard_id, ",
-        replay_columns!(),
-        " FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2"
-    ))
-    .bind(shards)
-    .bind(id)
-    .fetch_optional(pool)
-    .await?;
-    row.map(|row| Ok((row.try_get("shard_id")?, ReplayRow::from_row(&row)?.0))).transpose()
+    first(select("FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id), pool).await
 }
 
 /// Lists one page of a webhook's replays, newest first.
@@ -164,8 +113,7 @@ pub async fn list(pool: &PgPool, shard: ShardId, webhook: WebhookId, page: Page)
         query.push(" FROM webhook_replays WHERE shard_id = ").push_bind(shard);
         page::equals(query, "webhook_id", Some(webhook));
     };
-    let listed: Listed<ReplayRow> = page::fetch(pool, replay_columns!(), conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "id", page).await
 }
 
 /// Number of a replay's deliveries in each status.

@@ -1,34 +1,19 @@
 //! `wallets` and `wallet_transactions`: balances and every movement, written inline.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::wallet::{Direction, Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
+use crate::state::{Row, State, all, first, load_changed, select, state};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
-
-/// The columns of [`WalletRow`], as a literal for `concat!`.
-macro_rules! wallet_columns {
-    () => {
-        "id, version, account_id, currency, balance, created_at, updated_at"
-    };
-}
-
-/// The columns of [`TransactionRow`], as a literal for `concat!`.
-macro_rules! transaction_columns {
-    () => {
-        "id, position, wallet_id, account_id, type, category, amount, balance_after, currency, order_id,
-         reference, created_at"
-    };
-}
 
 /// A row of `wallet_transactions`: one movement of money.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,93 +53,20 @@ impl Transaction {
     }
 }
 
-pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WalletId]) -> Result<Vec<Wallet>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            wallet_columns!(),
-            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN wallets ON shard_id = $1 AND id = wanted_id"
-        ))
-        .bind(shard)
-        .bind(ids)
-        .fetch_all(conn)
-        .await?,
-    )
-}
-
-/// Loads all wallets of these accounts.
-pub async fn load_of_accounts(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    accounts: &[AccountId],
-) -> Result<Vec<Wallet>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            wallet_columns!(),
-            " FROM unnest($2::bigint[]) AS wanted (wanted_account) JOIN wallets ON shard_id = $1 AND account_id = wanted_account"
-        ))
-        .bind(shard)
-        .bind(accounts)
-        .fetch_all(conn)
-        .await?,
-    )
-}
-
 /// Loads the fundings with these references.
 pub async fn load_fundings(
     conn: &mut PgConnection,
     shard: ShardId,
     references: &[&str],
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let found: Vec<TransactionRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        transaction_columns!(),
-        " FROM unnest($2::text[]) AS wanted (wanted_reference)
+    let query = select(
+        "FROM unnest($2::text[]) AS wanted (wanted_reference)
          JOIN wallet_transactions ON shard_id = $1 AND category = 'FUNDING' AND reference = wanted_reference
-            AND reference COLLATE \"C\" = wanted_reference"
-    ))
-    .bind(shard)
-    .bind(references)
-    .fetch_all(conn)
-    .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-/// Loads wallets in id order, after an id. `verify` compares them with the fold.
-pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WalletId, limit: i64) -> Result<Vec<Wallet>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            wallet_columns!(),
-            " FROM wallets WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
-        ))
-        .bind(shard)
-        .bind(id)
-        .bind(limit)
-        .fetch_all(conn)
-        .await?,
+            AND reference COLLATE \"C\" = wanted_reference",
     )
-}
-
-/// Loads movements in id order, after an id.
-pub async fn transactions_after(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    id: TransactionId,
-    limit: i64,
-) -> Result<Vec<Transaction>, sqlx::Error> {
-    let found: Vec<TransactionRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        transaction_columns!(),
-        " FROM wallet_transactions WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
-    ))
     .bind(shard)
-    .bind(id)
-    .bind(limit)
-    .fetch_all(conn)
-    .await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
+    .bind(references);
+    all(query, conn).await
 }
 
 /// Loads the movements after one position and up to another, in order. `None` for `account` selects all accounts.
@@ -165,16 +77,17 @@ pub async fn transactions_between(
     after: Position,
     upto: Position,
 ) -> Result<Vec<Transaction>, sqlx::Error> {
-    let mut query = QueryBuilder::new(concat!("SELECT ", transaction_columns!(), " FROM wallet_transactions WHERE shard_id = "));
-    query.push_bind(shard).push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
+    let mut query = QueryBuilder::new(Transaction::select());
+    query
+        .push(" FROM wallet_transactions WHERE shard_id = ")
+        .push_bind(shard)
+        .push(" AND position > ")
+        .push_bind(after)
+        .push(" AND position <= ")
+        .push_bind(upto);
     page::equals(&mut query, "account_id", account);
     query.push(" ORDER BY position, id");
-    let found: Vec<TransactionRow> = query.build_query_as().fetch_all(conn).await?;
-    Ok(found.into_iter().map(|row| row.0).collect())
-}
-
-fn rows(rows: Vec<WalletRow>) -> Result<Vec<Wallet>, sqlx::Error> {
-    Ok(rows.into_iter().map(|row| row.0).collect())
+    all(query.build_query_as(), conn).await
 }
 
 /// Writes wallets and movements as rows. Inserts new wallets and replaces known ones. A movement that already
@@ -270,12 +183,7 @@ row_type! {
 
 /// Folds the next events of the log into the tables.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
-    let known: HashSet<WalletId> = events.iter().filter(|r| matches!(r.event, Event::Wallet(_))).map(|r| r.stream_id).collect();
-    if known.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<WalletId> = known.into_iter().collect();
-    let mut wallets: HashMap<WalletId, Wallet> = load(conn, shard, &ids).await?.into_iter().map(|w| (w.id, w)).collect();
+    let mut wallets = load_changed::<Wallet>(conn, shard, events).await?;
     let mut transactions = Vec::new();
     for recorded in events {
         if let Event::Wallet(event) = &recorded.event {
@@ -287,19 +195,19 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
 
 /// Folds one event into a map of wallets. Returns the row of the movement, if the event is one.
 pub fn fold(wallets: &mut HashMap<WalletId, Wallet>, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
-    let before = wallets.remove(&recorded.stream_id);
-    let after = evolve(before, recorded.stream_id, event, &recorded.moment)?;
+    let id = WalletId(recorded.stream_id);
+    let after = evolve(wallets.remove(&id), id, event, &recorded.moment)?;
     let transaction = Transaction::of(&after, event, &recorded.moment);
-    wallets.insert(recorded.stream_id, after);
+    wallets.insert(id, after);
     transaction
 }
 
-struct WalletRow(Wallet);
+impl Row for Wallet {
+    const COLUMNS: &'static str = "id, version, account_id, currency, balance, created_at, updated_at";
 
-impl FromRow<'_, PgRow> for WalletRow {
-    fn from_row(row: &PgRow) -> Result<WalletRow, sqlx::Error> {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         let currency: &str = row.try_get("currency")?;
-        Ok(WalletRow(Wallet {
+        Ok(Wallet {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
             account_id: row.try_get("account_id")?,
@@ -307,18 +215,24 @@ impl FromRow<'_, PgRow> for WalletRow {
             balance: money(row.try_get("balance")?)?,
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
-        }))
+        })
     }
 }
 
-struct TransactionRow(Transaction);
+impl State for Wallet {
+    state!(WalletId, WalletEvent, Wallet, evolve, "wallets");
+}
 
-impl FromRow<'_, PgRow> for TransactionRow {
-    fn from_row(row: &PgRow) -> Result<TransactionRow, sqlx::Error> {
+impl Row for Transaction {
+    const COLUMNS: &'static str =
+        "id, position, wallet_id, account_id, type, category, amount, balance_after, currency, order_id, reference,
+         created_at";
+
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         let currency: &str = row.try_get("currency")?;
         let category: &str = row.try_get("category")?;
         let direction: &str = row.try_get("type")?;
-        Ok(TransactionRow(Transaction {
+        Ok(Transaction {
             id: row.try_get("id")?,
             position: row.try_get("position")?,
             wallet_id: row.try_get("wallet_id")?,
@@ -331,7 +245,7 @@ impl FromRow<'_, PgRow> for TransactionRow {
             order_id: row.try_get("order_id")?,
             reference: row.try_get("reference")?,
             created_at: row.try_get("created_at")?,
-        }))
+        })
     }
 }
 
@@ -341,21 +255,15 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
         query.push(" FROM wallets WHERE shard_id = ").push_bind(shard);
         page::equals(query, "account_id", Some(account));
     };
-    let listed: Listed<WalletRow> = page::fetch(pool, wallet_columns!(), conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "id", page).await
 }
 
 pub async fn find(pool: &PgPool, shard: ShardId, id: WalletId) -> Result<Option<Wallet>, sqlx::Error> {
-    let found: Option<WalletRow> =
-        sqlx::query_as(concat!("SELECT ", wallet_columns!(), " FROM wallets WHERE shard_id = $1 AND id = $2"))
-            .bind(shard)
-            .bind(id)
-            .fetch_optional(pool)
-            .await?;
-    Ok(found.map(|row| row.0))
+    let query = select("FROM wallets WHERE shard_id = $1 AND id = $2").bind(shard).bind(id);
+    first(query, pool).await
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TransactionFilter {
     pub account_id: AccountId,
     pub wallet_id: Option<WalletId>,
@@ -390,8 +298,7 @@ pub async fn list_transactions(
         page::equals(query, "reference", filter.reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<TransactionRow> = page::fetch(pool, transaction_columns!(), conditions, "position", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "position", page).await
 }
 
 pub async fn find_transaction(
@@ -400,15 +307,7 @@ pub async fn find_transaction(
     account: AccountId,
     id: TransactionId,
 ) -> Result<Option<Transaction>, sqlx::Error> {
-    let found: Option<TransactionRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        transaction_columns!(),
-        " FROM wallet_transactions WHERE shard_id = $1 AND id = $2 AND account_id = $3"
-    ))
-    .bind(shard)
-    .bind(id)
-    .bind(account)
-    .fetch_optional(pool)
-    .await?;
-    Ok(found.map(|row| row.0))
+    let query =
+        select("FROM wallet_transactions WHERE shard_id = $1 AND id = $2 AND account_id = $3").bind(shard).bind(id).bind(account);
+    first(query, pool).await
 }

@@ -1,76 +1,14 @@
 //! `webhooks`: the subscriptions of every webhook, written inline.
 
-use std::collections::{HashMap, HashSet};
-
-use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::webhook::{Webhook, WebhookEventType, evolve};
-use ledger_events::{AccountId, Event, Recorded, ShardId, WebhookId};
+use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType, evolve};
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
+use crate::state::{Row, State, Upsert, first, select, state};
 use crate::{ProjectionError, known};
-
-/// The columns of [`WebhookRow`], as a literal for `concat!`.
-macro_rules! webhook_columns {
-    () => {
-        "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at"
-    };
-}
-
-pub async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[WebhookId]) -> Result<Vec<Webhook>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            webhook_columns!(),
-            " FROM unnest($2::bigint[]) AS wanted (wanted_id) JOIN webhooks ON shard_id = $1 AND id = wanted_id"
-        ))
-        .bind(shard)
-        .bind(ids)
-        .fetch_all(conn)
-        .await?,
-    )
-}
-
-/// Loads all webhooks of these accounts, including deleted ones.
-pub async fn load_of_accounts(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    accounts: &[AccountId],
-) -> Result<Vec<Webhook>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            webhook_columns!(),
-            " FROM unnest($2::bigint[]) AS wanted (wanted_account) JOIN webhooks ON shard_id = $1 AND account_id = wanted_account"
-        ))
-        .bind(shard)
-        .bind(accounts)
-        .fetch_all(conn)
-        .await?,
-    )
-}
-
-/// Loads webhooks in id order, after an id. `verify` compares them with the fold.
-pub async fn after(conn: &mut PgConnection, shard: ShardId, id: WebhookId, limit: i64) -> Result<Vec<Webhook>, sqlx::Error> {
-    rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            webhook_columns!(),
-            " FROM webhooks WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3"
-        ))
-        .bind(shard)
-        .bind(id)
-        .bind(limit)
-        .fetch_all(conn)
-        .await?,
-    )
-}
-
-fn rows(rows: Vec<WebhookRow>) -> Result<Vec<Webhook>, sqlx::Error> {
-    Ok(rows.into_iter().map(|row| row.0).collect())
-}
 
 /// Upsert of a webhook. Two tables hold webhooks, with equal columns except for the name of the id.
 macro_rules! upsert {
@@ -88,11 +26,6 @@ macro_rules! upsert {
                 is_active = excluded.is_active, is_deleted = excluded.is_deleted, updated_at = excluded.updated_at"
         )
     };
-}
-
-/// Writes webhooks as rows: inserts new ones, and replaces known ones.
-pub async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Webhook]) -> Result<(), ProjectionError> {
-    upsert(conn, shard, upsert!("webhooks", "id"), webhooks.iter().copied()).await
 }
 
 /// Writes webhooks to `webhook_audience`: the subscriptions as of the checkpoint of the deliveries projection.
@@ -129,36 +62,12 @@ async fn upsert<'a>(
     Ok(())
 }
 
-/// Folds the next events of the log into the table.
-pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
-    let ids: HashSet<WebhookId> = events.iter().filter(|r| matches!(r.event, Event::Webhook(_))).map(|r| r.stream_id).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<WebhookId> = ids.into_iter().collect();
-    let mut webhooks: HashMap<WebhookId, Webhook> = load(conn, shard, &ids).await?.into_iter().map(|w| (w.id, w)).collect();
-    for recorded in events {
-        fold(&mut webhooks, recorded);
-    }
-    write(conn, shard, &webhooks.values().collect::<Vec<_>>()).await
-}
+impl Row for Webhook {
+    const COLUMNS: &'static str = "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at";
 
-/// Folds one event into a map of webhooks.
-pub fn fold(webhooks: &mut HashMap<WebhookId, Webhook>, recorded: &Recorded) {
-    if let Event::Webhook(event) = &recorded.event {
-        let before = webhooks.remove(&recorded.stream_id);
-        if let Some(after) = evolve(before, recorded.stream_id, event, &recorded.moment) {
-            webhooks.insert(recorded.stream_id, after);
-        }
-    }
-}
-
-pub(crate) struct WebhookRow(pub(crate) Webhook);
-
-impl FromRow<'_, PgRow> for WebhookRow {
-    fn from_row(row: &PgRow) -> Result<WebhookRow, sqlx::Error> {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         let events: Vec<String> = row.try_get("events")?;
-        Ok(WebhookRow(Webhook {
+        Ok(Webhook {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
             account_id: row.try_get("account_id")?,
@@ -168,19 +77,23 @@ impl FromRow<'_, PgRow> for WebhookRow {
             is_deleted: row.try_get("is_deleted")?,
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
-        }))
+        })
+    }
+}
+
+impl State for Webhook {
+    state!(WebhookId, WebhookEvent, Webhook, evolve, "webhooks");
+}
+
+impl Upsert for Webhook {
+    async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Self]) -> Result<(), ProjectionError> {
+        upsert(conn, shard, upsert!("webhooks", "id"), webhooks.iter().copied()).await
     }
 }
 
 /// Finds a webhook in these shards, deleted or not, and its shard. Operators name a webhook without its account.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Option<(ShardId, Webhook)>, sqlx::Error> {
-    let row: Option<PgRow> =
-        sqlx::query(concat!("SELECT shard_id, ", webhook_columns!(), " FROM webhooks WHERE shard_id = ANY($1) AND id = $2"))
-            .bind(shards)
-            .bind(id)
-            .fetch_optional(pool)
-            .await?;
-    row.map(|row| Ok((row.try_get("shard_id")?, WebhookRow::from_row(&row)?.0))).transpose()
+    first(select("FROM webhooks WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id), pool).await
 }
 
 /// Lists one page of an account's webhooks, newest first, without deleted ones.
@@ -189,6 +102,5 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
         query.push(" FROM webhooks WHERE NOT is_deleted AND shard_id = ").push_bind(shard);
         page::equals(query, "account_id", Some(account));
     };
-    let listed: Listed<WebhookRow> = page::fetch(pool, webhook_columns!(), conditions, "id", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "id", page).await
 }

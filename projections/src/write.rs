@@ -8,26 +8,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
-use ledger_events::{Position, ShardId};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo};
 use sqlx::{Encode, Postgres, QueryBuilder, Type};
-use uuid::Uuid;
-
-/// Head of a shard's log: the state of its row in `log_head`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    pub shard: ShardId,
-    pub position: Position,
-    /// Event at this position; `None` in an empty log. After a failover that lost commits, a log can reach the
-    /// same position and epoch with other events.
-    pub event_id: Option<Uuid>,
-    /// `log_head.epoch`. It increases when earlier decisions must no longer be written: after tables were
-    /// replaced, or after a batch was given up as lost.
-    pub epoch: i64,
-}
 
 /// Builder of one writing statement. Nothing is written before [`Write::execute`]. Owns its rows.
 pub struct Write {
@@ -50,58 +35,23 @@ impl std::fmt::Debug for Write {
 }
 
 impl Write {
-    /// Creates a statement that writes regardless of the head, for rebuilding tables.
+    /// Creates a statement without a condition, for rebuilding tables.
     pub fn new() -> Write {
-        Write::of(QueryBuilder::new("WITH head AS (SELECT clock_timestamp() AS now)"))
+        Write::with_head(|query| {
+            query.push("SELECT clock_timestamp() AS now");
+        })
     }
 
-    /// Creates a statement that writes only if the head equals `from`, and advances it to `to`. The head stays
-    /// locked until the transaction ends.
-    pub fn moving(from: Head, to: Position, recorded_at: DateTime<Utc>) -> Write {
-        Write::moving_if(Write::move_head(from, to, recorded_at))
-    }
-
-    /// Like [`Write::moving`], but also refuses a batch that was recorded more than 15 seconds ago by the
-    /// database's clock. No batch waits that long, so the node's clock stood still.
-    pub fn moving_now(from: Head, to: Position, recorded_at: DateTime<Utc>) -> Write {
-        let mut query = Write::move_head(from, to, recorded_at);
-        query.push(" AND clock_timestamp() - interval '15 s' < ").push_bind(recorded_at);
-        Write::moving_if(query)
-    }
-
-    fn moving_if(mut query: QueryBuilder<Postgres>) -> Write {
-        query.push(" RETURNING clock_timestamp() AS now)");
-        Write::of(query)
-    }
-
-    /// Builds the update of the head, with the conditions that `from` imposes.
-    fn move_head(from: Head, to: Position, recorded_at: DateTime<Utc>) -> QueryBuilder<Postgres> {
-        let mut query = QueryBuilder::new("WITH head AS (UPDATE log_head SET position = ");
-        query.push_bind(to).push(", recorded_at = ").push_bind(recorded_at);
-        Write::where_it_is(&mut query, from);
-        query
-    }
-
-    fn where_it_is(query: &mut QueryBuilder<Postgres>, head: Head) {
-        query.push(" WHERE shard_id = ").push_bind(head.shard).push(" AND position = ").push_bind(head.position);
-        query.push(" AND epoch = ").push_bind(head.epoch);
-        query.push(" AND (SELECT event_id FROM events WHERE shard_id = ").push_bind(head.shard);
-        query.push(" AND position = ").push_bind(head.position).push(") IS NOT DISTINCT FROM ").push_bind(head.event_id);
-    }
-
-    /// Creates a statement that writes nothing. It returns a row only if the head equals `head`.
-    pub fn looking_at(head: Head) -> Write {
-        let mut query = QueryBuilder::new("WITH head AS (SELECT clock_timestamp() AS now FROM log_head");
-        Write::where_it_is(&mut query, head);
+    /// Creates a statement that writes only if its first query returns a row. `head` appends that query, which has the
+    /// column `now`: the time of the database.
+    pub fn with_head(head: impl FnOnce(&mut QueryBuilder<Postgres>)) -> Write {
+        let mut query = QueryBuilder::new("WITH head AS (");
+        head(&mut query);
         query.push(")");
-        Write::of(query)
-    }
-
-    fn of(query: QueryBuilder<Postgres>) -> Write {
         Write { query, parts: 0, expected: vec![] }
     }
 
-    /// Returns whether the statement writes nothing but the head.
+    /// Returns whether the statement writes no table but what the first query writes.
     pub fn is_empty(&self) -> bool {
         self.parts == 0
     }
@@ -144,7 +94,7 @@ impl Write {
         &mut self.query
     }
 
-    /// Executes the statement. Returns `None`, and writes nothing, if the head differs from the expected one.
+    /// Executes the statement. Returns `None`, and writes nothing, if the first query returns no row.
     pub async fn execute(mut self, conn: &mut PgConnection) -> Result<Option<Written>, sqlx::Error> {
         self.query.push(" SELECT now, extract(epoch FROM now - statement_timestamp())::float8 AS waited FROM head WHERE true");
         for (part, rows) in std::mem::take(&mut self.expected) {
@@ -158,9 +108,9 @@ impl Write {
 /// Result of a successful write.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// Time of the database when the statement had locked the head.
+    /// Time of the database that the first query returned.
     pub at: DateTime<Utc>,
-    /// Time that the statement waited for the head.
+    /// Time that the first query waited for a lock.
     pub waited: Duration,
 }
 

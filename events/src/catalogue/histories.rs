@@ -1,9 +1,12 @@
 //! Properties of all histories of a product.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::{CategoryId, ProductId};
 
 fn at(version: i64) -> Moment {
     let recorded_at = DateTime::from_timestamp(1_800_000_000 + version, 0).unwrap();
@@ -21,7 +24,7 @@ fn details() -> impl Strategy<Value = ProductDetails> {
         |(denominations, max_quantity, is_active, category_id)| ProductDetails {
             name: format!("of {max_quantity}"),
             brand: "Brand".into(),
-            category_id,
+            category_id: category_id.map(CategoryId),
             country: "DE".into(),
             currency: "EUR".parse().unwrap(),
             denominations,
@@ -29,6 +32,7 @@ fn details() -> impl Strategy<Value = ProductDetails> {
             description: String::new(),
             terms: String::new(),
             is_active,
+            stock_thresholds: vec![],
         },
     )
 }
@@ -40,7 +44,16 @@ fn event() -> impl Strategy<Value = ProductEvent> {
         (0i32..99).prop_map(|accepted| {
             VoucherStockLoaded { denomination: Money::from_cents(1_000).unwrap(), accepted, duplicates: 0 }.into()
         }),
+        (1i32..99).prop_map(|number| VouchersVoided { vouchers: vec![number.to_string()], reason_hash: String::new() }.into()),
+        (1i64..3, prop::option::of(1i32..99))
+            .prop_map(|(cents, least)| { StockThresholdSet { denomination: Money::from_cents(cents).unwrap(), least }.into() }),
     ]
+}
+
+/// Lists the thresholds that are set.
+fn listed(thresholds: &BTreeMap<Money, Option<i32>>) -> Vec<StockThreshold> {
+    let set = thresholds.iter().filter_map(|(denomination, least)| Some((*denomination, (*least)?)));
+    set.map(|(denomination, least)| StockThreshold { denomination, least }).collect()
 }
 
 proptest! {
@@ -49,18 +62,27 @@ proptest! {
     fn a_product_reflects_the_last_event_of_each_kind(
         first in details(), steps in prop::collection::vec(event(), 0..20), denomination in 1i64..60, quantity in 1i32..12,
     ) {
-        let mut state = evolve(None, 3, &ProductAdded { details: first.clone() }.into(), &at(1)).unwrap();
+        let mut state = evolve(None, ProductId(3), &ProductAdded { details: first.clone() }.into(), &at(1)).unwrap();
         let (mut details, mut image, mut changed_at) = (first, None, 1);
+        let mut thresholds = BTreeMap::new();
         for (event, version) in steps.iter().zip(2..) {
             match event {
-                ProductEvent::ProductChanged(e) => (details, changed_at) = (e.details.clone(), version),
+                ProductEvent::ProductChanged(e) => {
+                    // These details have no thresholds. A command takes them from the state before.
+                    (details, changed_at) = (e.details.clone(), version);
+                    thresholds.clear();
+                }
                 ProductEvent::ProductImageSet(e) => {
                     image = Some(ProductImage { set: e.clone(), updated_at: at(version).recorded_at });
                     changed_at = version;
                 }
-                ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) => {}
+                ProductEvent::StockThresholdSet(e) => {
+                    thresholds.insert(e.denomination, e.least);
+                    details.stock_thresholds = listed(&thresholds);
+                }
+                ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) | ProductEvent::VouchersVoided(_) => {}
             }
-            state = evolve(Some(state), 3, event, &at(version)).unwrap();
+            state = evolve(Some(state), ProductId(3), event, &at(version)).unwrap();
         }
         let denomination = Money::from_cents(denomination).unwrap();
         let includes = match &details.denominations {
@@ -70,12 +92,12 @@ proptest! {
         let is_accepted = details.is_active && includes && quantity <= details.max_quantity;
         prop_assert_eq!(state.accepts(denomination, quantity).is_ok(), is_accepted);
         let (version, updated_at) = (1 + steps.len() as i64, at(changed_at).recorded_at);
-        prop_assert_eq!(state, Product { id: 3, version, details, image, created_at: at(1).recorded_at, updated_at });
+        prop_assert_eq!(state, Product { id: ProductId(3), version, details, image, created_at: at(1).recorded_at, updated_at });
     }
 
     /// Only `ProductAdded` starts a stream.
     #[test]
     fn a_stream_without_its_first_event_has_no_state(event in event()) {
-        prop_assert_eq!(evolve(None, 3, &event, &at(1)), None);
+        prop_assert_eq!(evolve(None, ProductId(3), &event, &at(1)), None);
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the form given a history, when a command, then events or a refusal; and properties of all histories.
 
+use crate::{AccountId, OrderId, ProductId, TransactionId, WalletId};
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -12,10 +13,10 @@ fn money(text: &str) -> Money {
 
 fn placed(quantity: i32) -> OrderEvent {
     OrderPlaced {
-        account_id: 7,
+        account_id: AccountId(7),
         reference_code: "ORD-0000000042".into(),
         client_reference: None,
-        product_id: 3,
+        product_id: ProductId(3),
         product_name: "Book voucher".into(),
         currency: "EUR".parse().unwrap(),
         denomination: money("10.00"),
@@ -24,8 +25,8 @@ fn placed(quantity: i32) -> OrderEvent {
         discount: Percent::ZERO,
         discount_amount: Money::ZERO,
         amount: Money::from_cents(1000 * i64::from(quantity)).unwrap(),
-        wallet_id: 5,
-        transaction_id: 1001,
+        wallet_id: WalletId(5),
+        transaction_id: TransactionId(1001),
         metadata_hash: None,
     }
     .into()
@@ -39,7 +40,7 @@ fn moment(version: i64) -> Moment {
 fn fold(events: &[OrderEvent]) -> Order {
     let mut state = None;
     for (version, event) in (1..).zip(events) {
-        state = evolve(state, 42, event, &moment(version));
+        state = evolve(state, OrderId(42), event, &moment(version));
     }
     state.unwrap()
 }
@@ -57,7 +58,7 @@ fn vouchers(n: i32) -> Vec<String> {
 }
 
 fn cancel() -> OrderCommand {
-    OrderCommand::Cancel { by: CancelledBy::Client, refund_transaction_id: 9, reason_hash: None }
+    OrderCommand::Cancel { by: CancelledBy::Client, refund_transaction_id: TransactionId(9), reason_hash: None }
 }
 
 #[test]
@@ -100,10 +101,10 @@ fn a_cancellation_refunds_the_undelivered_units() {
     let cancelled = |refund, transaction_id| -> OrderEvent {
         OrderCancelled { by: CancelledBy::Client, refunded_amount: money(refund), transaction_id, reason_hash: None }.into()
     };
-    assert_eq!(whole, [cancelled("30.00", Some(9))]);
+    assert_eq!(whole, [cancelled("30.00", Some(TransactionId(9)))]);
     let partly = Given(vec![placed(3), OrderQueued {}.into(), OrderPartiallyDelivered { vouchers: vouchers(1) }.into()]);
     let then = partly.when(cancel()).unwrap();
-    assert_eq!(then, [cancelled("20.00", Some(9))]);
+    assert_eq!(then, [cancelled("20.00", Some(TransactionId(9)))]);
     assert_eq!(fold(&[partly.0, then].concat()).sub_status, "REMAINDER_CANCELLED");
 }
 
@@ -151,7 +152,7 @@ proptest! {
             let half = history.len() / 2;
             let mut resumed = (half > 0).then(|| fold(&history[..half]));
             for (version, event) in (half as i64 + 1..).zip(&history[half..]) {
-                resumed = evolve(resumed, 42, event, &moment(version));
+                resumed = evolve(resumed, OrderId(42), event, &moment(version));
             }
             prop_assert_eq!(resumed, Some(order));
         }

@@ -1,5 +1,6 @@
 //! Tests of the form given a history, when a command, then events or a refusal; and properties of all histories.
 
+use crate::{AccountId, BeneficiaryId, PayoutId, TransactionId, WalletId};
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -19,7 +20,7 @@ fn moment(version: i64) -> Moment {
 
 fn account(status: AccountStatus) -> Account {
     let at = DateTime::UNIX_EPOCH;
-    Account { id: 7, version: 1, name: "Example".into(), status, discounts: vec![], created_at: at, updated_at: at }
+    Account { id: AccountId(7), version: 1, name: "Example".into(), status, discounts: vec![], created_at: at, updated_at: at }
 }
 
 fn beneficiary(account_id: AccountId, currency: &str) -> Beneficiary {
@@ -31,20 +32,20 @@ fn beneficiary(account_id: AccountId, currency: &str) -> Beneficiary {
         profile_hash: "a".into(),
         account_number_hash: "b".into(),
     };
-    crate::beneficiary::evolve(None, 11, &added.into(), &moment(1)).unwrap()
+    crate::beneficiary::evolve(None, BeneficiaryId(11), &added.into(), &moment(1)).unwrap()
 }
 
 fn wallet(account_id: AccountId, balance: &str) -> Wallet {
     let opened = WalletOpened { account_id, currency: "EUR".parse().unwrap() }.into();
     let funded = WalletFunded {
-        transaction_id: 1,
+        transaction_id: TransactionId(1),
         amount: money(balance),
         balance_after: money(balance),
         reference: "f".into(),
         note_hash: None,
     };
-    let wallet = wallet::evolve(None, 5, &opened, &moment(1));
-    wallet::evolve(wallet, 5, &funded.into(), &moment(2)).unwrap()
+    let wallet = wallet::evolve(None, WalletId(5), &opened, &moment(1));
+    wallet::evolve(wallet, WalletId(5), &funded.into(), &moment(2)).unwrap()
 }
 
 fn asked(amount: &str) -> RequestPayout {
@@ -54,30 +55,34 @@ fn asked(amount: &str) -> RequestPayout {
 fn fold(events: &[PayoutEvent]) -> Payout {
     let mut state = None;
     for (version, event) in (1..).zip(events) {
-        state = evolve(state, 21, event, &moment(version));
+        state = evolve(state, PayoutId(21), event, &moment(version));
     }
     state.unwrap()
 }
 
 fn requested() -> PayoutEvent {
-    let (account, to, from) = (account(AccountStatus::Active), beneficiary(7, "EUR"), wallet(7, "100.00"));
-    request(&account, Some(&to), Some(&from), 21, 1001, asked("40.00")).unwrap().0.into()
+    let (account, to, from) = (account(AccountStatus::Active), beneficiary(AccountId(7), "EUR"), wallet(AccountId(7), "100.00"));
+    request(&account, Some(&to), Some(&from), PayoutId(21), TransactionId(1001), asked("40.00")).unwrap().0.into()
 }
 
 fn fail() -> PayoutCommand {
-    PayoutCommand::Fail { refund_transaction_id: 1002, reason_hash: Some("h".into()) }
+    PayoutCommand::Fail { refund_transaction_id: TransactionId(1002), reason_hash: Some("h".into()) }
 }
 
-const CANCEL: PayoutCommand = PayoutCommand::Cancel { refund_transaction_id: 1002 };
+const CANCEL: PayoutCommand = PayoutCommand::Cancel { refund_transaction_id: TransactionId(1002) };
 
 #[test]
 fn a_payout_debits_the_wallet_in_the_same_append() {
-    let (account, to, from) = (account(AccountStatus::Active), beneficiary(7, "EUR"), wallet(7, "100.00"));
-    let (requested, debited) = request(&account, Some(&to), Some(&from), 21, 1001, asked("100.00")).unwrap();
+    let (account, to, from) = (account(AccountStatus::Active), beneficiary(AccountId(7), "EUR"), wallet(AccountId(7), "100.00"));
+    let (requested, debited) =
+        request(&account, Some(&to), Some(&from), PayoutId(21), TransactionId(1001), asked("100.00")).unwrap();
     let movement = Movement::of(&debited).unwrap();
     assert_eq!((movement.category, movement.amount, movement.balance_after), ("PAYOUT", money("100.00"), Money::ZERO));
-    assert_eq!((movement.purpose, movement.reference), (Some(Purpose::Payout(21)), Some("PAY-0000000021")));
-    assert_eq!((requested.transaction_id, requested.wallet_id, requested.beneficiary_id), (movement.transaction_id, 5, 11));
+    assert_eq!((movement.purpose, movement.reference), (Some(Purpose::Payout(PayoutId(21))), Some("PAY-0000000021")));
+    assert_eq!(
+        (requested.transaction_id, requested.wallet_id, requested.beneficiary_id),
+        (movement.transaction_id, WalletId(5), BeneficiaryId(11))
+    );
     let payout = fold(&[requested.into()]);
     assert_eq!((payout.status, payout.settled_at), (PayoutStatus::Pending, None));
 }
@@ -85,27 +90,28 @@ fn a_payout_debits_the_wallet_in_the_same_append() {
 #[test]
 fn checks_run_in_the_documented_order() {
     let (active, suspended) = (account(AccountStatus::Active), account(AccountStatus::Suspended));
-    let (to, from) = (beneficiary(7, "EUR"), wallet(7, "39.99"));
+    let (to, from) = (beneficiary(AccountId(7), "EUR"), wallet(AccountId(7), "39.99"));
     let refused = |account: &Account, to: Option<&Beneficiary>, from: Option<&Wallet>| {
-        request(account, to, from, 21, 1001, asked("40.00")).unwrap_err()
+        request(account, to, from, PayoutId(21), TransactionId(1001), asked("40.00")).unwrap_err()
     };
     let unknown = |field| Rejection::InvalidField { field, problem: "is unknown" };
     assert_eq!(refused(&suspended, None, None), Rejection::AccountSuspended);
     assert_eq!(refused(&active, None, None), unknown("beneficiary_id"));
-    assert_eq!(refused(&active, Some(&beneficiary(8, "EUR")), None), unknown("beneficiary_id"));
-    let deleted = crate::beneficiary::evolve(Some(to.clone()), 11, &BeneficiaryDeleted {}.into(), &moment(2)).unwrap();
+    assert_eq!(refused(&active, Some(&beneficiary(AccountId(8), "EUR")), None), unknown("beneficiary_id"));
+    let deleted =
+        crate::beneficiary::evolve(Some(to.clone()), BeneficiaryId(11), &BeneficiaryDeleted {}.into(), &moment(2)).unwrap();
     assert_eq!(refused(&active, Some(&deleted), Some(&from)), unknown("beneficiary_id"));
     assert_eq!(refused(&active, Some(&to), None), unknown("wallet_id"));
-    assert_eq!(refused(&active, Some(&to), Some(&wallet(8, "50.00"))), unknown("wallet_id"));
-    assert_eq!(refused(&active, Some(&beneficiary(7, "USD")), Some(&from)), Rejection::CurrencyMismatch);
+    assert_eq!(refused(&active, Some(&to), Some(&wallet(AccountId(8), "50.00"))), unknown("wallet_id"));
+    assert_eq!(refused(&active, Some(&beneficiary(AccountId(7), "USD")), Some(&from)), Rejection::CurrencyMismatch);
     assert_eq!(refused(&active, Some(&to), Some(&from)), Rejection::InsufficientBalance);
 }
 
 #[test]
 fn a_deleted_beneficiary_cannot_be_deleted_again() {
-    let there = beneficiary(7, "EUR");
+    let there = beneficiary(AccountId(7), "EUR");
     let event = crate::beneficiary::delete(&there).unwrap();
-    let gone = crate::beneficiary::evolve(Some(there), 11, &event, &moment(2)).unwrap();
+    let gone = crate::beneficiary::evolve(Some(there), BeneficiaryId(11), &event, &moment(2)).unwrap();
     assert!(gone.is_deleted);
     assert_eq!(crate::beneficiary::delete(&gone), Err(Rejection::NotFound));
 }
@@ -113,7 +119,7 @@ fn a_deleted_beneficiary_cannot_be_deleted_again() {
 #[test]
 fn paying_a_payout_settles_it_without_a_refund() {
     let given = fold(&[requested()]);
-    let (paid, refund) = decide(&given, &wallet(7, "60.00"), PayoutCommand::Pay).unwrap();
+    let (paid, refund) = decide(&given, &wallet(AccountId(7), "60.00"), PayoutCommand::Pay).unwrap();
     assert_eq!((&paid, refund), (&PayoutPaid {}.into(), None));
     let payout = fold(&[requested(), paid]);
     assert_eq!((payout.status, payout.settled_at), (PayoutStatus::Paid, Some(moment(2).recorded_at)));
@@ -122,19 +128,19 @@ fn paying_a_payout_settles_it_without_a_refund() {
 #[test]
 fn a_failed_or_cancelled_payout_is_refunded_in_full() {
     for (command, status) in [(fail(), PayoutStatus::Failed), (CANCEL, PayoutStatus::Cancelled)] {
-        let (event, refund) = decide(&fold(&[requested()]), &wallet(7, "60.00"), command).unwrap();
+        let (event, refund) = decide(&fold(&[requested()]), &wallet(AccountId(7), "60.00"), command).unwrap();
         let refund = refund.unwrap();
         let movement = Movement::of(&refund).unwrap();
         assert_eq!((movement.category, movement.amount), ("PAYOUT_REFUND", money("40.00")));
-        assert_eq!((movement.balance_after, movement.purpose), (money("100.00"), Some(Purpose::Payout(21))));
+        assert_eq!((movement.balance_after, movement.purpose), (money("100.00"), Some(Purpose::Payout(PayoutId(21)))));
         let payout = fold(&[requested(), event]);
-        assert_eq!((payout.status, payout.refund_transaction_id), (status, Some(1002)));
+        assert_eq!((payout.status, payout.refund_transaction_id), (status, Some(TransactionId(1002))));
     }
 }
 
 #[test]
 fn a_final_payout_stays_final() {
-    let from = wallet(7, "60.00");
+    let from = wallet(AccountId(7), "60.00");
     for command in [PayoutCommand::Pay, fail(), CANCEL] {
         let (event, _) = decide(&fold(&[requested()]), &from, command).unwrap();
         let payout = fold(&[requested(), event]);
@@ -154,17 +160,17 @@ proptest! {
             let amounts = payouts.iter().filter(|p| of.contains(&p.status)).map(|p| p.requested.amount);
             amounts.fold(Money::ZERO, |sum, amount| sum.checked_add(amount).unwrap())
         };
-        let (account, to) = (account(AccountStatus::Active), beneficiary(7, "EUR"));
-        let mut wallet = wallet(7, &cents(funds).to_string());
+        let (account, to) = (account(AccountStatus::Active), beneficiary(AccountId(7), "EUR"));
+        let mut wallet = wallet(AccountId(7), &cents(funds).to_string());
         let mut payouts: Vec<Payout> = vec![];
         let (mut debits, mut refunds) = (Money::ZERO, Money::ZERO);
         for (transaction_id, (kind, amount, which)) in (1000..).zip(steps) {
             let movement = if kind == 0 {
                 let id = 1 + payouts.len() as i64;
                 let asked = RequestPayout { amount: cents(amount), client_reference: None };
-                match request(&account, Some(&to), Some(&wallet), id, transaction_id, asked) {
+                match request(&account, Some(&to), Some(&wallet), PayoutId(id), TransactionId(transaction_id), asked) {
                     Ok((requested, debited)) => {
-                        payouts.extend(evolve(None, id, &requested.into(), &moment(1)));
+                        payouts.extend(evolve(None, PayoutId(id), &requested.into(), &moment(1)));
                         Some(debited)
                     }
                     Err(refused) => {
@@ -176,8 +182,8 @@ proptest! {
             } else if let Some(payout) = payouts.get_mut(which) {
                 let command = match kind {
                     1 => PayoutCommand::Pay,
-                    2 => PayoutCommand::Fail { refund_transaction_id: transaction_id, reason_hash: None },
-                    _ => PayoutCommand::Cancel { refund_transaction_id: transaction_id },
+                    2 => PayoutCommand::Fail { refund_transaction_id: TransactionId(transaction_id), reason_hash: None },
+                    _ => PayoutCommand::Cancel { refund_transaction_id: TransactionId(transaction_id) },
                 };
                 match decide(payout, &wallet, command) {
                     Ok((event, refund)) => {
@@ -198,7 +204,7 @@ proptest! {
                 let movement = Movement::of(&event).unwrap();
                 let sum = if movement.category == "PAYOUT" { &mut debits } else { &mut refunds };
                 *sum = sum.checked_add(movement.amount).unwrap();
-                wallet = wallet::evolve(Some(wallet.clone()), 5, &event, &moment(wallet.version + 1)).unwrap();
+                wallet = wallet::evolve(Some(wallet.clone()), WalletId(5), &event, &moment(wallet.version + 1)).unwrap();
                 prop_assert_eq!(wallet.balance, movement.balance_after);
             }
             prop_assert!(wallet.balance >= Money::ZERO);

@@ -1,5 +1,6 @@
 //! Properties of all histories of a webhook.
 
+use crate::{AccountId, CredentialId, ReplayId, WebhookId};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,8 +16,8 @@ fn types() -> impl Strategy<Value = Vec<WebhookEventType>> {
 
 fn registered() -> impl Strategy<Value = WebhookRegistered> {
     (types(), prop::option::of(1i64..5)).prop_map(|(events, credential_id)| WebhookRegistered {
-        account_id: 7,
-        credential_id,
+        account_id: AccountId(7),
+        credential_id: credential_id.map(CredentialId),
         events,
         name_hash: "n".into(),
         url_hash: "u".into(),
@@ -28,7 +29,7 @@ fn command() -> impl Strategy<Value = WebhookCommand> {
         WebhookCommand::Update(WebhookUpdated { events, is_active, ..WebhookUpdated::default() })
     });
     let retry = (any::<bool>(), 0i16..7).prop_map(|(has_failed, attempt_count)| {
-        WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: 0, has_failed, attempt_count })
+        WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: ReplayId(0), has_failed, attempt_count })
     });
     prop_oneof![
         6 => update,
@@ -43,7 +44,7 @@ proptest! {
     #[test]
     fn a_webhook_reflects_the_last_change_of_each_field(first in registered(), steps in prop::collection::vec(command(), 0..20)) {
         let mut history = vec![WebhookEvent::from(first.clone())];
-        let mut state = evolve(None, 3, &history[0], &at(1)).unwrap();
+        let mut state = evolve(None, WebhookId(3), &history[0], &at(1)).unwrap();
         // Expected state, tracked without `evolve`.
         let (mut events, mut is_active, mut is_deleted, mut changed_at) = (first.events.clone(), true, false, 1);
         for command in steps {
@@ -66,12 +67,12 @@ proptest! {
                 WebhookEvent::WebhookDeleted(_) => (is_active, is_deleted, changed_at) = (false, true, version),
                 _ => prop_assert!(is_active, "only an active webhook accepts a test or retry"),
             }
-            state = evolve(Some(state), 3, &event, &at(version)).unwrap();
+            state = evolve(Some(state), WebhookId(3), &event, &at(version)).unwrap();
         }
         let expected = Webhook {
-            id: 3,
+            id: WebhookId(3),
             version: history.len() as i64,
-            account_id: 7,
+            account_id: AccountId(7),
             credential_id: first.credential_id,
             events,
             is_active,

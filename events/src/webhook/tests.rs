@@ -1,6 +1,9 @@
 //! Decisions about webhooks and their deliveries, and the fold.
 
+use crate::{AccountId, CredentialId, ReplayId, WebhookId};
+
 use super::*;
+use crate::restrictions::Restrictions;
 
 fn at(version: i64) -> Moment {
     let recorded_at = DateTime::from_timestamp(1_800_000_000 + version, 0).unwrap();
@@ -9,15 +12,15 @@ fn at(version: i64) -> Moment {
 
 fn webhook(changes: &[WebhookUpdated]) -> Webhook {
     let registered = WebhookRegistered {
-        account_id: 7,
+        account_id: AccountId(7),
         credential_id: None,
         events: vec![WebhookEventType::OrderDelivered, WebhookEventType::OrderCreated],
         name_hash: String::new(),
         url_hash: String::new(),
     };
-    let mut state = evolve(None, 1, &registered.into(), &at(1));
+    let mut state = evolve(None, WebhookId(1), &registered.into(), &at(1));
     for (change, version) in changes.iter().zip(2..) {
-        state = evolve(state, 1, &change.clone().into(), &at(version));
+        state = evolve(state, WebhookId(1), &change.clone().into(), &at(version));
     }
     state.unwrap()
 }
@@ -33,15 +36,19 @@ fn only_a_standalone_token_can_be_rotated_through_the_webhook() {
     let rotated = decide(&before, rotate()).unwrap();
     let expected = WebhookUpdated { token_hash: Some("t".to_owned()), ..WebhookUpdated::default() };
     assert_eq!(rotated, expected.into());
-    let after = evolve(Some(before.clone()), 1, &rotated, &at(3)).unwrap();
+    let after = evolve(Some(before.clone()), WebhookId(1), &rotated, &at(3)).unwrap();
     assert_eq!(after, Webhook { version: 3, updated_at: at(3).recorded_at, ..before.clone() });
 
-    let link = WebhookUpdated { credential_id: Some(9), ..WebhookUpdated::default() };
-    let linked = evolve(Some(before.clone()), 1, &link.into(), &at(3)).unwrap();
-    assert_eq!(linked, Webhook { credential_id: Some(9), ..after });
+    let link = WebhookUpdated { credential_id: Some(CredentialId(9)), ..WebhookUpdated::default() };
+    let linked = evolve(Some(before.clone()), WebhookId(1), &link.into(), &at(3)).unwrap();
+    assert_eq!(linked, Webhook { credential_id: Some(CredentialId(9)), ..after });
     assert!(matches!(decide(&linked, rotate()), Err(Rejection::Conflict(_))));
     let renamed = WebhookUpdated { name_hash: Some("n".to_owned()), ..WebhookUpdated::default() };
-    assert_eq!(evolve(Some(linked), 1, &renamed.into(), &at(4)).unwrap().credential_id, Some(9), "absent fields stay");
+    assert_eq!(
+        evolve(Some(linked), WebhookId(1), &renamed.into(), &at(4)).unwrap().credential_id,
+        Some(CredentialId(9)),
+        "absent fields stay"
+    );
 }
 
 #[test]
@@ -49,7 +56,7 @@ fn an_update_omits_its_newer_fields_when_absent() {
     let earlier = r#"{"events":null,"is_active":true,"name_hash":null,"url_hash":null}"#;
     assert_eq!(serde_json::from_str::<WebhookUpdated>(earlier).unwrap(), switched(true));
     assert_eq!(serde_json::to_string(&switched(true)).unwrap(), earlier);
-    let later = WebhookUpdated { token_hash: Some("t".to_owned()), credential_id: Some(9), ..switched(true) };
+    let later = WebhookUpdated { token_hash: Some("t".to_owned()), credential_id: Some(CredentialId(9)), ..switched(true) };
     assert_eq!(serde_json::from_str::<WebhookUpdated>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
 }
 
@@ -60,7 +67,7 @@ fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
     let tested = decide(&before, test.clone()).unwrap();
     let expected = WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered };
     assert_eq!(tested, expected.into());
-    let after = evolve(Some(before.clone()), 1, &tested, &at(2)).unwrap();
+    let after = evolve(Some(before.clone()), WebhookId(1), &tested, &at(2)).unwrap();
     assert_eq!(after, Webhook { version: 2, ..before });
     assert_eq!(decide(&webhook(&[switched(false)]), test.clone()), Err(Rejection::WebhookInactive));
     assert!(decide(&webhook(&[switched(false), switched(true)]), test).is_ok());
@@ -69,8 +76,9 @@ fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
 #[test]
 fn a_failed_delivery_with_attempts_left_can_be_retried() {
     let (on, off) = (webhook(&[]), webhook(&[switched(false)]));
-    let delivery = |has_failed, attempt_count| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count };
-    let requested = WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id: 3 });
+    let delivery =
+        |has_failed, attempt_count| Retryable { event_id: Uuid::nil(), replay_id: ReplayId(3), has_failed, attempt_count };
+    let requested = WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id: ReplayId(3) });
     for (delivery, webhook, expected) in [
         (delivery(true, 0), &on, Ok(requested.clone())),
         (delivery(true, 4), &on, Ok(requested)),
@@ -84,7 +92,8 @@ fn a_failed_delivery_with_attempts_left_can_be_retried() {
 
 #[test]
 fn a_deleted_webhook_is_not_found_and_receives_nothing() {
-    let deleted = evolve(Some(webhook(&[])), 1, &decide(&webhook(&[]), WebhookCommand::Delete).unwrap(), &at(2)).unwrap();
+    let deleted =
+        evolve(Some(webhook(&[])), WebhookId(1), &decide(&webhook(&[]), WebhookCommand::Delete).unwrap(), &at(2)).unwrap();
     for (command, expected) in [
         (WebhookCommand::Update(switched(true)), Rejection::NotFound),
         (WebhookCommand::Delete, Rejection::NotFound),
@@ -100,7 +109,7 @@ fn a_deleted_webhook_is_not_found_and_receives_nothing() {
 fn registration_requires_an_active_account_below_its_limit_and_its_own_credential() {
     let created_at = at(1).recorded_at;
     let account = |status| Account {
-        id: 7,
+        id: AccountId(7),
         version: 1,
         name: String::new(),
         status,
@@ -109,11 +118,12 @@ fn registration_requires_an_active_account_below_its_limit_and_its_own_credentia
         updated_at: created_at,
     };
     let credential = |account_id, is_revoked| Credential {
-        id: 3,
+        id: CredentialId(3),
         version: 1,
         account_id,
         name: String::new(),
         key_prefix: String::new(),
+        restrictions: Restrictions::default(),
         has_signing_secret: true,
         hmac_required: false,
         is_revoked,
@@ -124,16 +134,16 @@ fn registration_requires_an_active_account_below_its_limit_and_its_own_credentia
     let unknown = Rejection::InvalidField { field: "credential_id", problem: "is unknown" };
     for (account, alive, credential_id, credential, expected) in [
         (&active, 19, None, None, None),
-        (&active, 0, Some(3), Some(credential(7, false)), None),
+        (&active, 0, Some(3), Some(credential(AccountId(7), false)), None),
         (&suspended, 20, None, None, Some(Rejection::AccountSuspended)),
         (&active, 20, Some(3), None, Some(Rejection::WebhookLimitReached)),
         (&active, 0, Some(3), None, Some(unknown.clone())),
-        (&active, 0, Some(3), Some(credential(8, false)), Some(unknown.clone())),
-        (&active, 0, Some(3), Some(credential(7, true)), Some(unknown)),
+        (&active, 0, Some(3), Some(credential(AccountId(8), false)), Some(unknown.clone())),
+        (&active, 0, Some(3), Some(credential(AccountId(7), true)), Some(unknown)),
     ] {
         let asked = WebhookRegistered {
-            account_id: 7,
-            credential_id,
+            account_id: AccountId(7),
+            credential_id: credential_id.map(CredentialId),
             events: vec![WebhookEventType::OrderCreated],
             name_hash: String::new(),
             url_hash: String::new(),
@@ -145,16 +155,16 @@ fn registration_requires_an_active_account_below_its_limit_and_its_own_credentia
 
 #[test]
 fn an_unprocessed_retry_counts_until_the_webhook_is_switched_off() {
-    let delivery = |has_failed| Retryable { event_id: Uuid::nil(), replay_id: 3, has_failed, attempt_count: 1 };
+    let delivery = |has_failed| Retryable { event_id: Uuid::nil(), replay_id: ReplayId(3), has_failed, attempt_count: 1 };
     let retry = |replay_id| WebhookEvent::from(DeliveryRetryRequested { event_id: Uuid::nil(), replay_id });
     let [on, off] = [true, false].map(|is_active| WebhookEvent::from(switched(is_active)));
     for (events, has_failed) in [
         (vec![], true),
-        (vec![retry(3)], false),
-        (vec![retry(0)], true),
-        (vec![retry(3), off.clone(), on.clone()], true),
-        (vec![off.clone(), on.clone(), retry(3)], false),
-        (vec![retry(3), WebhookDeleted {}.into()], true),
+        (vec![retry(ReplayId(3))], false),
+        (vec![retry(ReplayId(0))], true),
+        (vec![retry(ReplayId(3)), off.clone(), on.clone()], true),
+        (vec![off.clone(), on.clone(), retry(ReplayId(3))], false),
+        (vec![retry(ReplayId(3)), WebhookDeleted {}.into()], true),
     ] {
         assert_eq!(delivery(true).after(&events).has_failed, has_failed, "{events:?}");
         assert!(!delivery(false).after(&events).has_failed, "{events:?}");

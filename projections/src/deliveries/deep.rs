@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, ShardId};
+use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
 use super::model::PENDING;
@@ -53,7 +53,7 @@ pub(super) async fn nearer(
     conn: &mut PgConnection,
     (shard, account): (ShardId, AccountId),
     status: Option<&'static str>,
-    (groups, of_account): (&[Group], i64),
+    (groups, of_account): (&[Group<WebhookId>], i64),
     wanted: Wanted,
     thresholds: &Thresholds,
 ) -> Result<(i64, Wanted), sqlx::Error> {
@@ -82,7 +82,7 @@ pub(super) async fn nearer(
         } else {
             i64::midpoint(lower.ordinal, upper.ordinal)
         };
-        let (ordinal, key) = DELIVERIES.mark(conn, shard, account, guess).await?;
+        let (ordinal, key) = DELIVERIES.anchor(conn, shard, account, guess).await?;
         if ordinal <= lower.ordinal {
             break;
         }
@@ -112,9 +112,9 @@ fn guess(lower: Place, upper: Place, row: i64, width: i64) -> i64 {
 struct LeftOut {
     owner: (ShardId, AccountId),
     /// Groups of other webhooks or event types.
-    others: Vec<Group>,
+    others: Vec<Group<WebhookId>>,
     /// Groups of the filter, and the states in them that it excludes.
-    groups: Vec<Group>,
+    groups: Vec<Group<WebhookId>>,
     states: &'static [Grouped],
     /// Ids of excluded pending deliveries, ascending.
     pending: Vec<i64>,
@@ -126,7 +126,7 @@ impl LeftOut {
         conn: &mut PgConnection,
         owner: (ShardId, AccountId),
         status: Option<&'static str>,
-        groups: &[Group],
+        groups: &[Group<WebhookId>],
         most_pending: i64,
     ) -> Result<Option<Self>, sqlx::Error> {
         let mut others = pages::delivery_groups(conn, owner.0, owner.1, None, None).await?;
@@ -139,7 +139,7 @@ impl LeftOut {
         };
         let mut pending: Vec<i64> = vec![];
         if matches!(status, Some("delivered" | "failed")) {
-            let (ids, kinds): (Vec<i64>, Vec<&str>) = groups.iter().map(|group| (group.id, group.kind.as_str())).unzip();
+            let (ids, kinds): (Vec<WebhookId>, Vec<&str>) = groups.iter().map(|group| (group.id, group.kind.as_str())).unzip();
             for state in PENDING {
                 let mut query = QueryBuilder::new("SELECT s.delivery_id FROM unnest(");
                 query

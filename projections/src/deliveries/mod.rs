@@ -19,19 +19,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
 use ledger_events::order::{Order, OrderEvent};
-use ledger_events::replay::ReplayEvent;
+use ledger_events::replay::{NO_REPLAY, ReplayEvent};
 use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType};
 use ledger_events::{AccountId, Event, OrderId, Position, Recorded, ReplayId, ShardId, WebhookId};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use crate::webhooks::{self, WebhookRow};
-use crate::{ProjectionError, envelope, orders};
+use crate::state::{self, Read};
+use crate::{ProjectionError, envelope};
 pub use history::{DeliveryHistory, of_order};
 pub use model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, Retry};
-pub use read::{find, list, list_by, retryable};
+pub use read::{find, list, list_by, owner, retryable};
 pub use statistics::{Statistics, statistics};
-pub use write::{MAX_FAILED_PER_TRANSACTION, SILENCE, STOP, fail_pending, forget_payloads, write, write_shadow};
+pub use write::{
+    FAIL_OF_REPLAYS, FAIL_OF_WEBHOOKS, MAX_FAILED_PER_TRANSACTION, fail_pending, forget_payloads, write, write_shadow,
+};
 
 pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
@@ -87,7 +89,7 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
         .collect();
     let mut audience: HashMap<WebhookId, Webhook> = HashMap::new();
     if !accounts.is_empty() {
-        let rows: Vec<WebhookRow> = sqlx::query_as(
+        let rows: Vec<Read<Webhook>> = sqlx::query_as(
             "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at
              FROM webhook_audience WHERE shard_id = $1 AND account_id = ANY($2)",
         )
@@ -108,10 +110,11 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
         if let Event::Order(event) = &recorded.event
             && recorded.metadata.account_id.is_some_and(|account| listening.contains(&account))
         {
+            let id = OrderId(recorded.stream_id);
             match event {
-                OrderEvent::OrderPlaced(_) => _ = begun.insert(recorded.stream_id),
-                _ if begun.contains(&recorded.stream_id) => {}
-                event if WebhookEventType::announcing(event).is_some() => _ = orders.insert(recorded.stream_id),
+                OrderEvent::OrderPlaced(_) => _ = begun.insert(id),
+                _ if begun.contains(&id) => {}
+                event if WebhookEventType::announcing(event).is_some() => _ = orders.insert(id),
                 _ => {}
             }
         }
@@ -121,13 +124,13 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
 
 /// Returns the first events that make at most [`MOST_MADE`] deliveries, but at least one event.
 fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> &'a [Recorded] {
-    let mut webhooks: HashMap<AccountId, usize> = HashMap::new();
+    let mut webhooks: HashMap<Option<AccountId>, usize> = HashMap::new();
     for webhook in audience.values().filter(|webhook| !webhook.is_deleted) {
-        *webhooks.entry(webhook.account_id).or_default() += 1;
+        *webhooks.entry(Some(webhook.account_id)).or_default() += 1;
     }
     let mut made = 0;
     let mut is_room = |recorded: &Recorded| {
-        let of_account = webhooks.entry(recorded.metadata.account_id.unwrap_or_default()).or_default();
+        let of_account = webhooks.entry(recorded.metadata.account_id).or_default();
         made += match &recorded.event {
             Event::Order(event) if WebhookEventType::announcing(event).is_some() => *of_account,
             Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) => step.events.len(),
@@ -166,7 +169,7 @@ pub struct Made {
     deliveries: Vec<NewDelivery>,
     changed: HashMap<WebhookId, Webhook>,
     /// Webhooks that were switched off or deleted. Their pending deliveries fail.
-    silenced: HashSet<WebhookId>,
+    switched_off: HashSet<WebhookId>,
     /// Replays that ended early. Their pending deliveries fail, too.
     stopped: HashSet<ReplayId>,
     /// Envelopes of replayed events. An event may not have had an envelope before.
@@ -240,7 +243,7 @@ impl EnvelopeRow {
                 event_id: recorded.moment.event_id,
                 position: recorded.moment.position,
                 account_id,
-                order_id: 0,
+                order_id: OrderId(0),
                 event_type: e.event_type,
                 created_at: recorded.moment.recorded_at,
             })),
@@ -294,7 +297,7 @@ impl NewDelivery {
             id: None,
             event_id: envelope.event_id,
             webhook_id,
-            replay_id: 0,
+            replay_id: NO_REPLAY,
             account_id: envelope.account_id,
             order_id: envelope.order_id,
             event_type: envelope.event_type,
@@ -321,13 +324,13 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
     for recorded in events.iter().take(plan.events) {
         match &recorded.event {
             Event::Webhook(event) => {
-                let id = recorded.stream_id;
+                let id = WebhookId(recorded.stream_id);
                 let was_active = audience.get(&id).is_some_and(|w| w.is_active);
-                webhooks::fold(&mut audience, recorded);
+                state::fold(&mut audience, recorded);
                 if let Some(now) = audience.get(&id) {
                     made.changed.insert(id, now.clone());
                     if was_active && !now.is_active {
-                        made.silenced.insert(id);
+                        made.switched_off.insert(id);
                         made.fail(|webhook, _| webhook == id);
                     }
                 }
@@ -336,14 +339,14 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
             Event::Replay(event) => replayed(&mut made, &past, recorded, event)?,
             Event::Order(event) => {
                 let Some(account_id) = recorded.metadata.account_id else { continue };
-                orders::fold(&mut before, recorded, event);
+                state::fold(&mut before, recorded);
                 let Some(event_type) = WebhookEventType::announcing(event) else { continue };
                 let listeners = listeners(&audience, account_id, event_type);
                 if listeners.is_empty() {
                     continue;
                 }
                 let order = before
-                    .get(&recorded.stream_id)
+                    .get(&OrderId(recorded.stream_id))
                     .ok_or_else(|| damaged(recorded, format!("order {} has no OrderPlaced event", recorded.stream_id)))?;
                 let envelope = EnvelopeRow::of_order(recorded, account_id, event_type, order)?;
                 made.deliveries.extend(listeners.into_iter().map(|webhook_id| NewDelivery::of(&envelope, webhook_id)));
@@ -361,12 +364,13 @@ fn asked(made: &mut Made, past: &HashMap<Uuid, Past>, recorded: &Recorded, event
         WebhookEvent::WebhookTested(e) => {
             let test = Past { recorded: recorded.clone(), order: None };
             let envelope = EnvelopeRow::of(&test)?.ok_or_else(|| damaged(recorded, "the test event has no account"))?;
-            made.deliveries.push(NewDelivery { id: Some(e.delivery_id), ..NewDelivery::of(&envelope, recorded.stream_id) });
+            made.deliveries
+                .push(NewDelivery { id: Some(e.delivery_id), ..NewDelivery::of(&envelope, WebhookId(recorded.stream_id)) });
             made.envelopes.push(envelope);
         }
         WebhookEvent::DeliveryRetryRequested(e) => {
             let envelope = again(past, recorded, e.event_id)?;
-            made.retried.push(Retried { webhook_id: recorded.stream_id, replay_id: e.replay_id, envelope });
+            made.retried.push(Retried { webhook_id: WebhookId(recorded.stream_id), replay_id: e.replay_id, envelope });
         }
         _ => {}
     }
@@ -380,7 +384,7 @@ fn replayed(
     recorded: &Recorded,
     event: &ReplayEvent,
 ) -> Result<(), ProjectionError> {
-    let replay_id = recorded.stream_id;
+    let replay_id = ReplayId(recorded.stream_id);
     match event {
         ReplayEvent::WebhookReplayAdvanced(e) => {
             for event_id in &e.events {

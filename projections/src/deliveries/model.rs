@@ -76,7 +76,7 @@ pub struct Retry {
     pub requested_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DeliveryFilter {
     pub account_id: AccountId,
     pub status: Option<&'static str>,
@@ -93,7 +93,7 @@ pub(super) const PENDING: &[&str] = &["status = 'pending' AND attempt_count = 0"
 /// Condition of the partial index on `delivery_state`, word for word.
 pub(super) const FAILED: &[&str] = &["status = 'failed'"];
 
-pub(super) fn webhooks_of(groups: &[Group]) -> Vec<WebhookId> {
+pub(super) fn webhooks_of(groups: &[Group<WebhookId>]) -> Vec<WebhookId> {
     let mut webhooks: Vec<WebhookId> = groups.iter().map(|group| group.id).collect();
     webhooks.sort_unstable();
     webhooks.dedup();

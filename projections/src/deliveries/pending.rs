@@ -18,7 +18,7 @@ const LOOK: i64 = 4;
 pub(super) async fn keys(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
-    (groups, event_type): (&[Group], Option<&'static str>),
+    (groups, event_type): (&[Group<WebhookId>], Option<&'static str>),
     upto: i64,
     (pending, wanted): (i64, Wanted),
     thresholds: &Thresholds,
@@ -28,7 +28,7 @@ pub(super) async fn keys(
     }
     let webhooks = with_pending(conn, owner.0, &webhooks_of(groups)).await?;
     if pending > thresholds.pending {
-        let groups: Vec<Group> = groups.iter().filter(|group| webhooks.contains(&group.id)).cloned().collect();
+        let groups: Vec<Group<WebhookId>> = groups.iter().filter(|group| webhooks.contains(&group.id)).cloned().collect();
         if let Some(keys) = among_newest(conn, owner, &groups, upto, (pending, &wanted), thresholds).await? {
             return Ok(keys);
         }
@@ -62,7 +62,7 @@ async fn with_pending(conn: &mut PgConnection, shard: ShardId, webhooks: &[Webho
 async fn among_newest(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
-    groups: &[Group],
+    groups: &[Group<WebhookId>],
     mut upto: i64,
     (pending, wanted): (i64, &Wanted),
     thresholds: &Thresholds,

@@ -3,7 +3,7 @@
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, ShardId, WebhookId};
+use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
@@ -189,7 +189,7 @@ async fn keys(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &DeliveryFilter,
-    (groups, of_account): (&[Group], i64),
+    (groups, of_account): (&[Group<WebhookId>], i64),
     wanted: Wanted,
     thresholds: &Thresholds,
 ) -> Result<Vec<i64>, sqlx::Error> {
@@ -247,6 +247,15 @@ pub async fn find(
     Ok(Some((delivery, attempts)))
 }
 
+/// Finds the shard and the account of a delivery. Operators name a delivery without its account.
+pub async fn owner(pool: &PgPool, shards: &[ShardId], id: i64) -> Result<Option<(ShardId, AccountId)>, sqlx::Error> {
+    sqlx::query_as("SELECT shard_id, account_id FROM deliveries WHERE shard_id = ANY($1) AND id = $2")
+        .bind(shards)
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
 /// Loads deliveries with their account, webhook and the state that decides a retry. The last value is the version
 /// of the webhook at which that state holds.
 pub async fn retryable(
@@ -254,7 +263,7 @@ pub async fn retryable(
     shard: ShardId,
     ids: &[i64],
 ) -> Result<Vec<(i64, AccountId, WebhookId, Retryable, i64)>, sqlx::Error> {
-    type Row = (i64, AccountId, WebhookId, Uuid, i64, bool, i16, i64);
+    type Row = (i64, AccountId, WebhookId, Uuid, ReplayId, bool, i16, i64);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT d.id, d.account_id, d.webhook_id, d.event_id, d.replay_id, s.status = 'failed', s.attempt_count, a.version
          FROM unnest($2::bigint[]) AS wanted (id) JOIN deliveries d ON d.shard_id = $1 AND d.id = wanted.id

@@ -8,7 +8,7 @@ use sqlx::QueryBuilder;
 use super::model::{FAILED, PENDING, Retry, webhooks_of};
 use super::read::count_state;
 use super::retried::AllRetried;
-use crate::listing::EVERY;
+use crate::listing::ROWS_PER_ANCHOR;
 use crate::listing::page_anchors::DELIVERIES;
 use crate::listing::pages::{self, Group};
 use crate::page;
@@ -78,9 +78,9 @@ impl Recent {
     ) -> Result<Recent, sqlx::Error> {
         let mut older = (0, i64::MIN);
         let mut newer = (total, i64::MAX);
-        while newer.0 - older.0 > EVERY {
+        while newer.0 - older.0 > ROWS_PER_ANCHOR {
             let middle = older.0 + (newer.0 - older.0) / 2;
-            let (ordinal, key) = DELIVERIES.mark(conn, shard, account, middle).await?;
+            let (ordinal, key) = DELIVERIES.anchor(conn, shard, account, middle).await?;
             if ordinal <= older.0 {
                 newer.0 = middle; // no anchor lies in between
             } else if is_older(conn, (shard, account), key, since).await? {

@@ -30,7 +30,7 @@ macro_rules! fail_pending {
 
 /// Fails some pending deliveries of webhooks (`$2`): first attempts, then retries. Each statement repeats the
 /// condition of the partial index of due deliveries word for word, because no other index finds them.
-pub const SILENCE: [&str; 2] = [
+pub const FAIL_OF_WEBHOOKS: [&str; 2] = [
     fail_pending!(
         "SELECT delivery_id FROM delivery_state
          WHERE shard_id = $1 AND webhook_id = ANY ($2) AND status = 'pending' AND attempt_count = 0"
@@ -43,7 +43,7 @@ pub const SILENCE: [&str; 2] = [
 
 /// Fails some pending deliveries of replays (`$2`). The statement looks up each delivery of the replays and no
 /// other, whatever the statistics say.
-pub const STOP: &str = fail_pending!(
+pub const FAIL_OF_REPLAYS: &str = fail_pending!(
     "SELECT s.delivery_id FROM unnest($2::bigint[]) AS r (id)
      CROSS JOIN LATERAL (SELECT d.id FROM deliveries d WHERE d.shard_id = $1 AND d.replay_id = r.id AND d.replay_id > 0 OFFSET 0) AS d
      CROSS JOIN LATERAL (SELECT delivery_id FROM delivery_state WHERE shard_id = $1 AND delivery_id = d.id AND status = 'pending' LIMIT 1) AS s"
@@ -55,9 +55,9 @@ pub const STOP: &str = fail_pending!(
 /// Returns whether that was all. If not, the caller commits this part and processes the batch again.
 pub async fn fail_pending(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<bool, sqlx::Error> {
     let mut left = i64::try_from(MAX_FAILED_PER_TRANSACTION).unwrap_or(i64::MAX);
-    let webhooks: Vec<_> = made.silenced.iter().copied().collect();
-    let replays: Vec<_> = made.stopped.iter().copied().collect();
-    let all = SILENCE.map(|statement| (statement, &webhooks)).into_iter().chain([(STOP, &replays)]);
+    let webhooks: Vec<i64> = made.switched_off.iter().map(|webhook| webhook.0).collect();
+    let replays: Vec<i64> = made.stopped.iter().map(|replay| replay.0).collect();
+    let all = FAIL_OF_WEBHOOKS.map(|statement| (statement, &webhooks)).into_iter().chain([(FAIL_OF_REPLAYS, &replays)]);
     // First attempts come first, because a send meanwhile turns a first attempt into a retry. A send in flight
     // keeps its fencing token, so a 2xx response still counts.
     for (statement, whose) in all.filter(|(_, whose)| !whose.is_empty()) {

@@ -1,15 +1,15 @@
 //! Maintenance of page anchors and counts, step by step and from scratch.
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, Position, ShardId};
+use ledger_events::{AccountId, Position, ShardId, WebhookId};
 
-use super::EVERY;
+use super::ROWS_PER_ANCHOR;
 use super::moves::{Columns, Move};
 use super::page_anchors::any_status;
 
 /// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CountStep {
     /// The step counted the orders of some events. `is_more` tells whether events remain.
     Counted { is_more: bool },
     /// There were no new events.
@@ -64,10 +64,10 @@ async fn add_moves(conn: &mut PgConnection, shard: ShardId, moves: &[Move]) -> R
     .bind(&orders)
     .execute(&mut *conn)
     .await?;
-    let mut marked = accounts.clone();
-    marked.sort_unstable();
-    marked.dedup();
-    anchor_orders(&mut *conn, shard, &marked).await?;
+    let mut anchored = accounts.clone();
+    anchored.sort_unstable();
+    anchored.dedup();
+    anchor_orders(&mut *conn, shard, &anchored).await?;
     // Every anchor up to these orders exists now, so each order is counted under the same anchor forever.
     sqlx::query(
         "INSERT INTO order_mark_counts AS c (shard_id, account_id, status, after, orders)
@@ -109,7 +109,7 @@ async fn anchor_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[Acco
     )
     .bind(shard)
     .bind(accounts)
-    .bind(EVERY)
+    .bind(ROWS_PER_ANCHOR)
     .bind(any_status())
     .execute(conn)
     .await?;
@@ -124,7 +124,7 @@ async fn anchor_orders(conn: &mut PgConnection, shard: ShardId, accounts: &[Acco
 pub async fn count_deliveries(
     conn: &mut PgConnection,
     shard: ShardId,
-    groups: &[(AccountId, i64, &str, i64)],
+    groups: &[(AccountId, WebhookId, &str, i64)],
     given: &[(AccountId, i64)],
 ) -> Result<(), sqlx::Error> {
     if !given.is_empty() {
@@ -171,7 +171,7 @@ pub async fn count_deliveries(
     )
     .bind(shard)
     .bind(accounts)
-    .bind(EVERY)
+    .bind(ROWS_PER_ANCHOR)
     .execute(conn)
     .await?;
     Ok(())
@@ -265,7 +265,7 @@ pub struct Differing {
 
 /// Derives all page anchors and counts of a shard from scratch, in one transaction. Only the projections wait
 /// during that time.
-pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &str) -> Result<(), sqlx::Error> {
+pub async fn rebuild_lists(conn: &mut PgConnection, shard: ShardId, projection: &str) -> Result<(), sqlx::Error> {
     let mut tx = conn.begin().await?;
     // Every writer of deliveries or counts holds these locks.
     sqlx::query(
@@ -311,7 +311,7 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
          WHERE c.shard_id = $1",
     )
     .bind(shard)
-    .bind(EVERY)
+    .bind(ROWS_PER_ANCHOR)
     .execute(&mut *tx)
     .await?;
     sqlx::query(
@@ -328,7 +328,7 @@ pub async fn derive_again(conn: &mut PgConnection, shard: ShardId, projection: &
          WHERE ordinal % $2 = 0",
     )
     .bind(shard)
-    .bind(EVERY)
+    .bind(ROWS_PER_ANCHOR)
     .execute(&mut *tx)
     .await?;
     tx.commit().await

@@ -1,6 +1,6 @@
 //! Fast pagination of an account's orders and deliveries, whatever their number.
 //!
-//! Two kinds of derived data make it fast: page anchors at every [`EVERY`]th row (tables `order_marks` and
+//! Two kinds of derived data make it fast: page anchors at every [`ROWS_PER_ANCHOR`]th row (tables `order_marks` and
 //! `delivery_marks`), and counts. A reader adds the rows and changes that are newer than this data, in one
 //! snapshot. Its totals are therefore exact, however far behind the data is.
 //!
@@ -14,4 +14,4 @@ pub mod pages;
 pub mod segments;
 
 /// Number of rows from one anchor to the next.
-pub const EVERY: i64 = 500;
+pub const ROWS_PER_ANCHOR: i64 = 500;

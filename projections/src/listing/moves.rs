@@ -32,12 +32,13 @@ pub fn after(after: Position, events: impl IntoIterator<Item = Recorded>) -> Vec
     let mut moves = vec![];
     let mut folding = Folding::default();
     for recorded in events {
-        if recorded.stream_id != folding.id {
+        let id = OrderId(recorded.stream_id);
+        if folding.id != Some(id) {
             moves.extend(std::mem::take(&mut folding).moves());
-            folding.id = recorded.stream_id;
+            folding.id = Some(id);
         }
         if let Event::Order(event) = &recorded.event {
-            folding.order = evolve(folding.order, recorded.stream_id, event, &recorded.moment);
+            folding.order = evolve(folding.order, id, event, &recorded.moment);
             if recorded.moment.position <= after {
                 folding.before = folding.order.as_ref().map(|order| order.status);
             }
@@ -50,7 +51,7 @@ pub fn after(after: Position, events: impl IntoIterator<Item = Recorded>) -> Vec
 /// A stream that is being folded.
 #[derive(Default)]
 struct Folding {
-    id: OrderId,
+    id: Option<OrderId>,
     order: Option<Order>,
     /// Status before the changes.
     before: Option<OrderStatus>,
@@ -102,7 +103,7 @@ impl Columns {
 mod tests {
     use chrono::DateTime;
     use ledger_events::order::{OrderCancelled, OrderDelayed, OrderEvent, OrderPlaced, OrderQueued};
-    use ledger_events::{Actor, Metadata, Moment, Money, Percent, StreamType};
+    use ledger_events::{Actor, Metadata, Moment, Money, Percent, StreamType, TransactionId, WalletId};
     use uuid::Uuid;
 
     use super::*;
@@ -110,7 +111,7 @@ mod tests {
     fn recorded(order: OrderId, position: Position, event: impl Into<OrderEvent>) -> Recorded {
         let metadata = Metadata {
             actor: Actor::Fulfilment,
-            account_id: Some(7),
+            account_id: Some(AccountId(7)),
             request_id: String::new(),
             correlation_id: Uuid::nil(),
             causation_id: None,
@@ -120,7 +121,7 @@ mod tests {
             shard_id: 1,
             moment: Moment { position, event_id: Uuid::nil(), version: position, recorded_at: DateTime::UNIX_EPOCH },
             stream_type: StreamType::Order,
-            stream_id: order,
+            stream_id: order.0,
             event: Event::Order(event.into()),
             metadata,
         }
@@ -128,10 +129,10 @@ mod tests {
 
     fn placed() -> OrderPlaced {
         OrderPlaced {
-            account_id: 7,
+            account_id: AccountId(7),
             reference_code: "ORD-1".into(),
             client_reference: None,
-            product_id: 3,
+            product_id: ProductId(3),
             product_name: "Card".into(),
             currency: "EUR".parse().unwrap(),
             denomination: Money::ZERO,
@@ -140,8 +141,8 @@ mod tests {
             discount: Percent::ZERO,
             discount_amount: Money::ZERO,
             amount: Money::ZERO,
-            wallet_id: 5,
-            transaction_id: 9,
+            wallet_id: WalletId(5),
+            transaction_id: TransactionId(9),
             metadata_hash: None,
         }
     }
@@ -155,14 +156,20 @@ mod tests {
     fn a_move_leads_from_the_status_before_to_the_one_after() {
         let events = || {
             vec![
-                recorded(1, 1, placed()),
-                recorded(1, 3, OrderQueued {}),
-                recorded(1, 4, OrderDelayed {}),
-                recorded(1, 6, cancelled()),
-                recorded(2, 5, placed()),
+                recorded(OrderId(1), 1, placed()),
+                recorded(OrderId(1), 3, OrderQueued {}),
+                recorded(OrderId(1), 4, OrderDelayed {}),
+                recorded(OrderId(1), 6, cancelled()),
+                recorded(OrderId(2), 5, placed()),
             ]
         };
-        let of = |placed_position, status, orders| Move { account_id: 7, product_id: 3, status, placed_position, orders };
+        let of = |placed_position, status, orders| Move {
+            account_id: AccountId(7),
+            product_id: ProductId(3),
+            status,
+            placed_position,
+            orders,
+        };
         let both = [of(1, OrderStatus::Cancelled, 1), of(5, OrderStatus::Pending, 1)];
         assert_eq!(after(0, events()), both, "two new orders");
         let [cancelled, pending] = both;

@@ -19,10 +19,10 @@ pub fn any_status() -> [&'static str; 5] {
 
 /// A table with page anchors.
 #[derive(Clone, Copy, Debug)]
-pub struct Marked {
+pub struct AnchoredTable {
     pub table: &'static str,
     /// Table of the anchors.
-    pub marks: &'static str,
+    pub anchors: &'static str,
     /// Column that orders the rows; newer rows have greater keys.
     pub key: &'static str,
     /// Conditions on the index columns before the key, one per partition. The rows of each partition are in key
@@ -30,9 +30,9 @@ pub struct Marked {
     parts: &'static [&'static str],
 }
 
-pub const ORDERS: Marked = Marked {
+pub const ORDERS: AnchoredTable = AnchoredTable {
     table: "orders",
-    marks: "order_marks",
+    anchors: "order_marks",
     key: "placed_position",
     parts: &[
         " AND status = 'PENDING'",
@@ -42,7 +42,7 @@ pub const ORDERS: Marked = Marked {
         " AND status = 'CANCELLED'",
     ],
 };
-pub const DELIVERIES: Marked = Marked { table: "deliveries", marks: "delivery_marks", key: "id", parts: &[""] };
+pub const DELIVERIES: AnchoredTable = AnchoredTable { table: "deliveries", anchors: "delivery_marks", key: "id", parts: &[""] };
 
 /// A range of an account's rows: ordinals after `after` and up to `upto`, with keys after `after_key` and up to
 /// `upto_key`.
@@ -60,10 +60,10 @@ impl Span {
     }
 }
 
-impl Marked {
+impl AnchoredTable {
     /// Counts all rows of an account: the ordinal of the last anchor, and the index entries after it.
     pub async fn total(self, conn: &mut PgConnection, shard: ShardId, account: AccountId) -> Result<i64, sqlx::Error> {
-        let (ordinal, key) = self.mark(conn, shard, account, i64::MAX).await?;
+        let (ordinal, key) = self.anchor(conn, shard, account, i64::MAX).await?;
         let mut query = QueryBuilder::new("SELECT ");
         for (n, part) in self.parts.iter().enumerate() {
             query.push(if n > 0 { " + (SELECT count(*)" } else { "(SELECT count(*)" });
@@ -80,7 +80,7 @@ impl Marked {
     }
 
     /// Returns the ordinal and key of the last anchor up to an ordinal, or zeros if there is none.
-    pub async fn mark(
+    pub async fn anchor(
         self,
         conn: &mut PgConnection,
         shard: ShardId,
@@ -88,13 +88,13 @@ impl Marked {
         upto: i64,
     ) -> Result<(i64, i64), sqlx::Error> {
         let mut query = QueryBuilder::new("SELECT ordinal, key FROM ");
-        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(self.anchors).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
         query.push(" AND ordinal <= ").push_bind(upto).push(" ORDER BY ordinal DESC LIMIT 1");
         Ok(query.build_query_as().fetch_optional(conn).await?.unwrap_or_default())
     }
 
     /// Returns the key of the first anchor from an ordinal on.
-    async fn key_of_mark(
+    async fn key_of_anchor(
         self,
         conn: &mut PgConnection,
         shard: ShardId,
@@ -102,7 +102,7 @@ impl Marked {
         from: i64,
     ) -> Result<Option<i64>, sqlx::Error> {
         let mut query = QueryBuilder::new("SELECT key FROM ");
-        query.push(self.marks).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
+        query.push(self.anchors).push(" WHERE shard_id = ").push_bind(shard).push(" AND account_id = ").push_bind(account);
         query.push(" AND ordinal >= ").push_bind(from).push(" ORDER BY ordinal LIMIT 1");
         query.build_query_scalar().fetch_optional(conn).await
     }
@@ -122,14 +122,14 @@ impl Marked {
         }
         let upto = span.upto - offset;
         let after = (span.upto.saturating_sub(rows.end)).max(span.after);
-        let (ordinal, key) = self.mark(conn, shard, account, after).await?;
+        let (ordinal, key) = self.anchor(conn, shard, account, after).await?;
         // Start at the end of the span or at the anchor, whichever is nearer.
         let is_from_end = offset <= after - ordinal;
         // Bound the search at both ends, so that an empty partition does not scan further into the index.
         let upto_key = match is_from_end {
             true => span.upto_key,
             false => {
-                self.key_of_mark(&mut *conn, shard, account, upto).await?.map_or(span.upto_key, |key| key.min(span.upto_key))
+                self.key_of_anchor(&mut *conn, shard, account, upto).await?.map_or(span.upto_key, |key| key.min(span.upto_key))
             }
         };
         let branch = |query: &mut QueryBuilder<Postgres>, part: &&'static str| {
@@ -170,6 +170,34 @@ pub async fn orders_before(
     .bind(time)
     .bind(any_status())
     .fetch_one(conn)
+    .await
+}
+
+/// Counts the orders that an account placed before each of these times, like [`orders_before`]. Returns the counts in the
+/// order of the times.
+pub async fn orders_before_each(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    times: &[DateTime<Utc>],
+) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT coalesce(low.ordinal, 0) + o.n FROM unnest($3::timestamptz[]) WITH ORDINALITY AS t (at, nr)
+         LEFT JOIN LATERAL (SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND created_at < t.at
+            ORDER BY created_at DESC, ordinal DESC LIMIT 1) AS low ON true
+         LEFT JOIN LATERAL (SELECT key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND ordinal > coalesce(low.ordinal, 0)
+            ORDER BY ordinal LIMIT 1) AS high ON true
+         CROSS JOIN LATERAL
+            (SELECT count(*) AS n FROM orders
+             WHERE shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position > coalesce(low.key, 0)
+               AND placed_position <= coalesce(high.key, 9223372036854775807) AND created_at < t.at) AS o
+         ORDER BY t.nr",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(times)
+    .bind(any_status())
+    .fetch_all(conn)
     .await
 }
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, Position, ProductId, ShardId, WebhookId};
+use ledger_events::{AccountId, Id, Position, ProductId, ShardId, WebhookId};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::moves::{Columns, Uncounted};
@@ -35,17 +35,17 @@ impl Default for Thresholds {
 
 /// A group of an account's rows that are adjacent in an index, with their number.
 #[derive(Clone, Debug, PartialEq, Eq, ledger_database::FromRow)]
-pub struct Group {
+pub struct Group<K> {
     /// Id of the product or webhook.
-    pub id: i64,
+    pub id: K,
     /// Order status or event type.
     pub kind: String,
     pub rows: i64,
 }
 
-impl Group {
+impl<K> Group<K> {
     /// Sums the rows of these groups.
-    pub fn rows_of(groups: &[Group]) -> i64 {
+    pub fn rows_of(groups: &[Group<K>]) -> i64 {
         groups.iter().map(|group| group.rows).sum()
     }
 }
@@ -58,7 +58,7 @@ pub async fn order_groups(
     product: Option<ProductId>,
     status: Option<&str>,
     uncounted: &Uncounted,
-) -> Result<Vec<Group>, sqlx::Error> {
+) -> Result<Vec<Group<ProductId>>, sqlx::Error> {
     match uncounted {
         Uncounted::Unknown => {
             sqlx::query_as(
@@ -138,7 +138,7 @@ pub async fn delivery_groups(
     account: AccountId,
     webhook: Option<WebhookId>,
     event_type: Option<&str>,
-) -> Result<Vec<Group>, sqlx::Error> {
+) -> Result<Vec<Group<WebhookId>>, sqlx::Error> {
     sqlx::query_as(
         "SELECT webhook_id AS id, event_type AS kind, deliveries AS rows FROM delivery_counts
          WHERE shard_id = $1 AND account_id = $2 AND deliveries > 0
@@ -185,21 +185,21 @@ impl Grouped {
 
     /// Returns the keys on a page of an account's groups, newest first. `within` limits the keys to those after
     /// the first value and up to the second; `total` rows match. `rows` is the range of the page.
-    pub async fn keys(
+    pub async fn keys<K: Id>(
         self,
         conn: &mut PgConnection,
         owner: (ShardId, AccountId),
-        groups: &[Group],
+        groups: &[Group<K>],
         within: (i64, i64),
         (total, rows): (i64, Range<i64>),
         thresholds: &Thresholds,
     ) -> Result<Vec<i64>, sqlx::Error> {
         let Grouped { id, kind, key, .. } = self;
         if groups.len() <= thresholds.merged_groups {
-            let branch = |query: &mut QueryBuilder<Postgres>, group: &Group| {
+            let branch = |query: &mut QueryBuilder<Postgres>, group: &Group<K>| {
                 query.push("SELECT ").push(key).push(" AS key");
                 self.push_where(query, owner);
-                query.push(" AND ").push(id).push(" = ").push_bind(group.id);
+                query.push(" AND ").push(id).push(" = ").push_bind(group.id.number());
                 query.push(" AND ").push(kind).push(" = ").push_bind(group.kind.clone());
                 query.push(" AND ").push(key).push(" > ").push_bind(within.0);
                 query.push(" AND ").push(key).push(" <= ").push_bind(within.1);
@@ -207,7 +207,7 @@ impl Grouped {
             return merged(conn, groups, branch, total, rows).await;
         }
         // Too many groups to plan one by one: read the newest rows of each, up to the end of the page.
-        let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
+        let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
         query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ");
@@ -221,15 +221,15 @@ impl Grouped {
     }
 
     /// Counts the rows of an account's groups with keys after the first value of `within` and up to the second.
-    pub async fn count(
+    pub async fn count<K: Id>(
         self,
         conn: &mut PgConnection,
         owner: (ShardId, AccountId),
-        groups: &[Group],
+        groups: &[Group<K>],
         within: (i64, i64),
     ) -> Result<i64, sqlx::Error> {
         let Grouped { id, kind, key, .. } = self;
-        let ids: Vec<i64> = groups.iter().map(|group| group.id).collect();
+        let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
         let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
         let mut query = QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM unnest(");
         query.push_bind(ids).push("::bigint[], ").push_bind(kinds);

@@ -37,7 +37,7 @@ pub async fn of_status(
     within: (i64, i64),
     uncounted: &Uncounted,
 ) -> Result<Vec<Segment>, sqlx::Error> {
-    let by_mark: Vec<(i64, i64)> = match uncounted {
+    let by_anchor: Vec<(i64, i64)> = match uncounted {
         Uncounted::Unknown => vec![],
         Uncounted::Moves(moves) => {
             let of_these = moves.iter().filter(|one| one.account_id == owner.1 && one.status.as_str() == status);
@@ -60,7 +60,7 @@ pub async fn of_status(
         }
     };
     let mut segments = vec![];
-    for (part, orders) in clipped(&by_mark, within) {
+    for (part, orders) in clipped(&by_anchor, within) {
         let orders = match orders {
             Some(orders) => orders,
             None => count(&mut *conn, owner, status, part).await?,
@@ -72,11 +72,11 @@ pub async fn of_status(
 
 /// Splits `within` into segments, oldest first, from each anchor with orders of the status to the next. The number
 /// of orders is known for complete segments only, and never for the part before the first anchor.
-fn clipped(by_mark: &[(i64, i64)], within: (i64, i64)) -> Vec<((i64, i64), Option<i64>)> {
+fn clipped(by_anchor: &[(i64, i64)], within: (i64, i64)) -> Vec<((i64, i64), Option<i64>)> {
     let mut parts = vec![];
-    let marks = std::iter::once((0, None)).chain(by_mark.iter().map(|(after, orders)| (*after, Some(*orders))));
-    let ends = by_mark.iter().map(|(after, _)| *after).chain(std::iter::once(i64::MAX));
-    for ((after, orders), upto) in marks.zip(ends) {
+    let begins = std::iter::once((0, None)).chain(by_anchor.iter().map(|(after, orders)| (*after, Some(*orders))));
+    let ends = by_anchor.iter().map(|(after, _)| *after).chain(std::iter::once(i64::MAX));
+    for ((after, orders), upto) in begins.zip(ends) {
         let part = (after.max(within.0), upto.min(within.1));
         if part.0 < part.1 {
             parts.push((part, orders.filter(|_| part == (after, upto))));
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn cut_segments_and_the_part_before_the_first_anchor_need_counting() {
-        let by_mark = [(100, 7), (300, 9)];
+        let by_anchor = [(100, 7), (300, 9)];
         let all = vec![((0, 100), None), ((100, 300), Some(7)), ((300, i64::MAX), Some(9))];
-        assert_eq!(clipped(&by_mark, (0, i64::MAX)), all);
-        assert_eq!(clipped(&by_mark, (100, 300)), vec![((100, 300), Some(7))]);
-        assert_eq!(clipped(&by_mark, (99, 301)), vec![((99, 100), None), ((100, 300), Some(7)), ((300, 301), None)]);
-        assert_eq!(clipped(&by_mark, (150, 200)), vec![((150, 200), None)]);
-        assert_eq!(clipped(&by_mark, (200, 200)), vec![]);
-        assert_eq!(clipped(&by_mark, (400, 200)), vec![]);
+        assert_eq!(clipped(&by_anchor, (0, i64::MAX)), all);
+        assert_eq!(clipped(&by_anchor, (100, 300)), vec![((100, 300), Some(7))]);
+        assert_eq!(clipped(&by_anchor, (99, 301)), vec![((99, 100), None), ((100, 300), Some(7)), ((300, 301), None)]);
+        assert_eq!(clipped(&by_anchor, (150, 200)), vec![((150, 200), None)]);
+        assert_eq!(clipped(&by_anchor, (200, 200)), vec![]);
+        assert_eq!(clipped(&by_anchor, (400, 200)), vec![]);
         assert_eq!(clipped(&[], (5, 10)), vec![((5, 10), None)]);
     }
 

@@ -6,12 +6,12 @@ use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, Position, ProductId, ShardId, placement};
 use sqlx::{Postgres, QueryBuilder};
 
-use super::{OrderRow, order_columns, rows};
 use crate::listing::moves::Uncounted;
 use crate::listing::page_anchors::{self, ORDERS, Span};
 use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
 use crate::listing::segments::{self, Segment};
 use crate::page::{self, Listed, Page};
+use crate::state::{Read, Row, all, select};
 
 /// Filter of an order list. `account_id` is `None` for operators.
 #[derive(Clone, Debug, Default)]
@@ -103,22 +103,16 @@ async fn list_of_account(
             (total, ORDER_GROUPS.keys(&mut *conn, owner, &groups, within, (total, page.rows()), thresholds).await?)
         }
     };
-    let found = rows(
-        sqlx::query_as(concat!(
-            "SELECT ",
-            order_columns!(),
-            " FROM unnest($3::bigint[]) AS wanted (wanted_position)
-             JOIN orders ON shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position = wanted_position
-             ORDER BY placed_position DESC"
-        ))
-        .bind(shard)
-        .bind(account)
-        .bind(keys)
-        .bind(status.map_or(page_anchors::any_status().to_vec(), |status| vec![status]))
-        .fetch_all(conn)
-        .await?,
-    )?;
-    Ok(Listed { rows: found, total })
+    let query = select(
+        "FROM unnest($3::bigint[]) AS wanted (wanted_position)
+         JOIN orders ON shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position = wanted_position
+         ORDER BY placed_position DESC",
+    )
+    .bind(shard)
+    .bind(account)
+    .bind(keys)
+    .bind(status.map_or(page_anchors::any_status().to_vec(), |status| vec![status]));
+    Ok(Listed { rows: all(query, conn).await?, total })
 }
 
 /// Counts the orders of a product within a span; `groups` are the product's groups. If the other products have
@@ -127,7 +121,7 @@ async fn count_of_product(
     conn: &mut PgConnection,
     owner: (ShardId, AccountId),
     (product, status): (ProductId, Option<&str>),
-    (groups, span): (&[Group], Span),
+    (groups, span): (&[Group<ProductId>], Span),
     thresholds: &Thresholds,
     uncounted: &Uncounted,
 ) -> Result<i64, sqlx::Error> {
@@ -169,11 +163,8 @@ async fn list_of_all(
         matching(&mut count, status);
         count.build_query_scalar().persistent(false).fetch_one(&mut *conn).await?
     };
-    let mut select = QueryBuilder::new(concat!(
-        "SELECT ",
-        order_columns!(),
-        " FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL ("
-    ));
+    let mut select = QueryBuilder::new(Order::select());
+    select.push(" FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL (");
     for (n, of) in page_anchors::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
@@ -192,8 +183,8 @@ async fn list_of_all(
     select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
     select.push(") AS wanted JOIN orders ON shard_id = ").push_bind(shard);
     select.push(" AND id = wanted_id ORDER BY placed_position DESC");
-    let found = rows(select.build_query_as().persistent(false).fetch_all(conn).await?)?;
-    Ok(Listed { rows: found, total })
+    let found = select.build_query_as().persistent(false).fetch_all(conn).await?;
+    Ok(Listed { rows: found.into_iter().map(|Read(order)| order).collect(), total })
 }
 
 /// Lists the order with a given reference. A reference identifies one order of an account.
@@ -219,6 +210,5 @@ pub async fn list_by_reference(
         page::equals(query, "client_reference COLLATE \"C\"", filter.client_reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    let listed: Listed<OrderRow> = page::fetch(pool, order_columns!(), conditions, "placed_position", page).await?;
-    Ok(listed.map(|row| row.0))
+    page::fetch(pool, conditions, "placed_position", page).await
 }

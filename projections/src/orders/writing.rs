@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::order::Order;
-use ledger_events::{AccountId, Money, OrderId, Position, ProductId, ShardId};
+use ledger_events::{AccountId, Money, OrderId, Position, ProductId, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
 use uuid::Uuid;
 
@@ -53,8 +53,8 @@ row_type! {
         discount: Decimal,
         discount_amount: Decimal,
         amount: Decimal,
-        wallet_id: i64,
-        transaction_id: i64,
+        wallet_id: WalletId,
+        transaction_id: TransactionId,
         metadata_hash: Option<&'a str>,
         status: &'a str,
         sub_status: &'a str,

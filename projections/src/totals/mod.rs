@@ -5,6 +5,7 @@
 
 mod bounds;
 mod read;
+mod spend;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,6 +20,7 @@ use sqlx::PgExecutor;
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};
 pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
+pub use spend::{DaySpend, spend};
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];
@@ -119,7 +121,7 @@ impl Folded {
     /// Folds one event. Events before `WalletOpened` have no effect, as for the wallet itself.
     pub fn step(&mut self, recorded: &Recorded) {
         let Event::Wallet(event) = &recorded.event else { return };
-        let wallet_id = recorded.stream_id;
+        let wallet_id = WalletId(recorded.stream_id);
         if let WalletEvent::WalletOpened(e) = event {
             let opened = Standing { account_id: e.account_id, currency: e.currency, balance: Decimal::ZERO };
             self.standing.entry(wallet_id).or_insert(opened);
@@ -171,8 +173,11 @@ pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Posit
 
 /// Folds the next events of the log into the table.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
-    let mut ids: Vec<WalletId> =
-        events.iter().filter(|recorded| matches!(recorded.event, Event::Wallet(_))).map(|recorded| recorded.stream_id).collect();
+    let mut ids: Vec<WalletId> = events
+        .iter()
+        .filter(|recorded| matches!(recorded.event, Event::Wallet(_)))
+        .map(|recorded| WalletId(recorded.stream_id))
+        .collect();
     ids.sort_unstable();
     ids.dedup();
     if ids.is_empty() {

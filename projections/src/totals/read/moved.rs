@@ -13,7 +13,7 @@ use crate::totals::bounds::{Bounds, Piece};
 
 /// Movements of a period, by wallet and by day.
 #[derive(Default)]
-pub struct Moved {
+pub struct PeriodMovements {
     pub wallets: HashMap<WalletId, InWallet>,
     pub days: BTreeMap<(NaiveDate, String), Sums>,
 }
@@ -31,7 +31,7 @@ pub struct InWallet {
     pub account_id: Option<AccountId>,
 }
 
-impl Moved {
+impl PeriodMovements {
     /// Returns whether a wallet had movements by the end of the period that the rows of the days before it do not cover.
     pub fn in_wallet(&self, id: WalletId) -> bool {
         self.wallets.get(&id).is_some_and(|moved| moved.before_movements + moved.sums.movements > 0)
@@ -59,7 +59,7 @@ pub struct Movements {
     sums: Sums,
 }
 
-impl Moved {
+impl PeriodMovements {
     pub fn add(&mut self, piece: &Piece, row: &Movements) {
         let moved = self.wallets.entry(row.wallet_id).or_default();
         moved.before += Decimal::from(piece.in_opening) * row.sums.net();
@@ -78,14 +78,14 @@ pub async fn rows(
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &Bounds,
-) -> Result<Moved, sqlx::Error> {
+) -> Result<PeriodMovements, sqlx::Error> {
     let mut query = Query::new("SELECT wallet_id, day, currency, ");
     query.push(ADDED).push(" FROM daily_totals WHERE shard_id = ").push_bind(shard);
     query.push(" AND day >= ").push_bind(bounds.first_day).push(" AND day < ").push_bind(bounds.end_day);
     push_account(&mut query, account);
     query.push(" GROUP BY GROUPING SETS ((wallet_id), (day, currency))");
     let rows: Vec<Rows> = query.build_query_as().fetch_all(conn).await?;
-    let mut moved = Moved::default();
+    let mut moved = PeriodMovements::default();
     for Rows { wallet_id, day, currency, sums } in rows {
         if let Some(wallet_id) = wallet_id {
             moved.wallets.insert(wallet_id, InWallet { sums, ..InWallet::default() });
