@@ -23,17 +23,21 @@ pub struct TokenState {
     revoked_at: Option<DateTime<Utc>>,
 }
 
-/// Folds one event. Returns the problem if the event cannot follow the earlier ones.
+/// Folds one event of a token; events of users change nothing. Returns the problem if the event cannot follow the earlier
+/// ones.
 pub fn fold(tokens: &mut HashMap<i64, TokenState>, recorded: &Recorded, event: &OperatorEvent) -> Option<String> {
+    if !matches!(event, OperatorEvent::OperatorTokenIssued(_) | OperatorEvent::OperatorTokenRevoked(_)) {
+        return None;
+    }
     let (is_first, at) = (!tokens.contains_key(&recorded.stream_id), recorded.moment.recorded_at);
     let token = tokens.entry(recorded.stream_id).or_default();
     let is_wrong = match event {
         OperatorEvent::OperatorTokenIssued(_) => !is_first,
-        OperatorEvent::OperatorTokenRevoked(_) => token.revoked_at.is_some(),
+        _ => token.revoked_at.is_some(),
     };
     match event {
         OperatorEvent::OperatorTokenIssued(issued) => _ = token.issued.get_or_insert_with(|| (issued.clone(), at)),
-        OperatorEvent::OperatorTokenRevoked(_) => _ = token.revoked_at.get_or_insert(at),
+        _ => _ = token.revoked_at.get_or_insert(at),
     }
     is_wrong.then(|| format!("{} cannot follow the earlier events", event.type_and_version().0))
 }
@@ -54,7 +58,7 @@ pub async fn check(
     conn: &mut PgConnection,
     shard: ShardId,
     (after, to): (i64, i64),
-    told: &HashMap<i64, TokenState>,
+    logged: &HashMap<i64, TokenState>,
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let rows: Vec<Stored> = sqlx::query_as(
@@ -73,23 +77,23 @@ pub async fn check(
         findings.add(Difference::Row(RowDifference { table: TABLE, shard, key, part, problem }));
     };
     for row in &rows {
-        match told.get(&row.id).map(|told| row.differing(told)) {
+        match logged.get(&row.id).map(|logged| row.differing(logged)) {
             Some(fields) if fields.is_empty() => {}
             Some(fields) => add(row.id, RowProblem::Differs { fields }),
             None => add(row.id, RowProblem::Extra),
         }
     }
     let stored: HashSet<i64> = rows.iter().map(|row| row.id).collect();
-    let mut missing: Vec<i64> = told.keys().copied().filter(|id| !stored.contains(id)).collect();
+    let mut missing: Vec<i64> = logged.keys().copied().filter(|id| !stored.contains(id)).collect();
     missing.sort_unstable();
     missing.into_iter().for_each(|id| add(id, RowProblem::Missing));
     Ok(())
 }
 
 impl Stored {
-    fn differing(&self, told: &TokenState) -> Vec<FieldDifference> {
-        let mut compared = vec![("revoked_at", json!(self.revoked_at), json!(told.revoked_at))];
-        if let Some((issued, at)) = &told.issued {
+    fn differing(&self, logged: &TokenState) -> Vec<FieldDifference> {
+        let mut compared = vec![("revoked_at", json!(self.revoked_at), json!(logged.revoked_at))];
+        if let Some((issued, at)) = &logged.issued {
             // Without the salt, the name cannot be compared with the hash in the log.
             let hash = self.salt.as_ref().map(|salt| salted_hash(salt, &self.name));
             compared.push(("name_hash", json!(hash), json!(issued.name_hash)));

@@ -1,5 +1,5 @@
-//! Audit of the log in the order of its positions: no gaps, times that never decrease, payloads that can be decoded,
-//! references to existing events, and movements of money directly after the events that require them.
+//! Audit of the log in the order of its positions. It reports gaps, times that decrease, payloads that cannot be decoded,
+//! and references to missing events. Movements of money must directly follow the events that require them.
 //!
 //! Uniqueness of event ids needs no check: the key `events_event_id_key` guarantees it.
 
@@ -41,14 +41,14 @@ pub async fn head(conn: &mut PgConnection, shard: ShardId, findings: &mut Findin
 /// Visitor that checks positions 1 to `head`.
 #[derive(Debug)]
 pub struct Log {
-    walk: Walk,
+    walk: SequenceCheck,
     head: Position,
     events: u64,
 }
 
 impl Log {
     pub fn new(shard: ShardId, head: Position) -> Log {
-        Log { walk: Walk::new(shard), head, events: 0 }
+        Log { walk: SequenceCheck::new(shard), head, events: 0 }
     }
 
     /// Returns the last position to check.
@@ -81,20 +81,20 @@ impl Visitor for Log {
 
 /// State of the walk from one event to the next, in the order of positions.
 #[derive(Debug)]
-pub struct Walk {
+pub struct SequenceCheck {
     shard: ShardId,
     last: Position,
     time: Option<DateTime<Utc>>,
-    owed: Option<ExpectedMovement>,
+    expected: Option<ExpectedMovement>,
     /// Account and currency of each wallet.
     wallets: HashMap<WalletId, (AccountId, Currency)>,
     /// Account and currency of each beneficiary that is not deleted.
     beneficiaries: HashMap<BeneficiaryId, (AccountId, Currency)>,
 }
 
-impl Walk {
-    pub fn new(shard: ShardId) -> Walk {
-        Walk { shard, last: 0, time: None, owed: None, wallets: HashMap::new(), beneficiaries: HashMap::new() }
+impl SequenceCheck {
+    pub fn new(shard: ShardId) -> SequenceCheck {
+        SequenceCheck { shard, last: 0, time: None, expected: None, wallets: HashMap::new(), beneficiaries: HashMap::new() }
     }
 
     /// Reports the problems of the next event. Returns the event if it can be decoded.
@@ -124,36 +124,36 @@ impl Walk {
             }
         };
         self.settle(Some(recorded), findings);
-        self.owed = ExpectedMovement::by(recorded);
+        self.expected = ExpectedMovement::by(recorded);
         if let Some(problem) = self.wrong_party(recorded) {
             let (stream, id) = (recorded.stream_type.as_str(), recorded.stream_id);
             findings.add(Difference::Rule { shard, stream, id, position, problem });
         }
     }
 
-    /// Checks that an order or payout uses a wallet of its own account, and a payout a beneficiary of its own account,
-    /// all in the same currency.
+    /// Checks that an order or payout uses a wallet of its own account and currency. A payout's beneficiary must have the
+    /// same account and currency.
     fn wrong_party(&mut self, recorded: &Recorded) -> Option<String> {
         let id = recorded.stream_id;
         let wrong = |kind: &str, id: i64, account: AccountId, currency: Currency| {
             Some(format!("{kind} {id} does not belong to account {account} in {currency}"))
         };
         match &recorded.event {
-            Event::Wallet(WalletEvent::WalletOpened(e)) => _ = self.wallets.insert(id, (e.account_id, e.currency)),
+            Event::Wallet(WalletEvent::WalletOpened(e)) => _ = self.wallets.insert(WalletId(id), (e.account_id, e.currency)),
             Event::Beneficiary(BeneficiaryEvent::BeneficiaryAdded(e)) => {
-                _ = self.beneficiaries.insert(id, (e.account_id, e.currency));
+                _ = self.beneficiaries.insert(BeneficiaryId(id), (e.account_id, e.currency));
             }
-            Event::Beneficiary(BeneficiaryEvent::BeneficiaryDeleted(_)) => _ = self.beneficiaries.remove(&id),
+            Event::Beneficiary(BeneficiaryEvent::BeneficiaryDeleted(_)) => _ = self.beneficiaries.remove(&BeneficiaryId(id)),
             Event::Order(OrderEvent::OrderPlaced(e)) if self.wallets.get(&e.wallet_id) != Some(&(e.account_id, e.currency)) => {
-                return wrong("wallet", e.wallet_id, e.account_id, e.currency);
+                return wrong("wallet", e.wallet_id.0, e.account_id, e.currency);
             }
             Event::Payout(PayoutEvent::PayoutRequested(e)) => {
                 let party = Some(&(e.account_id, e.currency));
                 if self.wallets.get(&e.wallet_id) != party {
-                    return wrong("wallet", e.wallet_id, e.account_id, e.currency);
+                    return wrong("wallet", e.wallet_id.0, e.account_id, e.currency);
                 }
                 if self.beneficiaries.get(&e.beneficiary_id) != party {
-                    return wrong("beneficiary", e.beneficiary_id, e.account_id, e.currency);
+                    return wrong("beneficiary", e.beneficiary_id.0, e.account_id, e.currency);
                 }
             }
             _ => {}
@@ -164,10 +164,10 @@ impl Walk {
     /// Checks that this event is the required movement, and that no other event looks like one.
     pub fn settle(&mut self, next: Option<&Recorded>, findings: &mut Findings) {
         let shard = self.shard;
-        let problem = match self.owed.take() {
-            Some(owed) => match owed.unmet_by(next) {
+        let problem = match self.expected.take() {
+            Some(expected) => match expected.unmet_by(next) {
                 Some(problem) => {
-                    let (stream, id, position) = (owed.stream.as_str(), owed.id, owed.position);
+                    let (stream, id, position) = (expected.stream.as_str(), expected.id, expected.position);
                     findings.add(Difference::Rule { shard, stream, id, position, problem });
                     next.and_then(ExpectedMovement::unexpected)
                 }

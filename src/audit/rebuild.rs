@@ -38,12 +38,13 @@ pub enum Rebuild {
 
 impl Rebuild {
     /// Names that [`Rebuild::parse`] accepts.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "orders",
         "payouts",
         "wallets",
         "webhooks",
         "accounts",
+        "approvals",
         "users",
         "catalogue",
         "reconciliation",
@@ -126,7 +127,7 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     // the differences and the next rebuild corrects them.
     if work.parts.iter().any(|part| matches!(part, Part::Deliveries | Part::Inline(Inline::Orders))) {
         for shard in work.shards.clone() {
-            maintain::derive_again(&mut conn, shard, delivery_projection::NAME).await?;
+            maintain::rebuild_lists(&mut conn, shard, delivery_projection::NAME).await?;
         }
     }
     lock::release(&mut conn).await?;
@@ -149,7 +150,7 @@ struct Work {
     tables: Vec<&'static str>,
     shards: Vec<ShardId>,
     reached: Reached,
-    found: Found,
+    found: ComparisonState,
     /// Whether the comparison has begun, so that rows written from now on must be recorded in `touched`.
     is_compared: bool,
     /// Worker's records that seem to have no delivery.
@@ -162,7 +163,7 @@ struct Work {
 
 /// State of the comparisons. A failed attempt to swap restores the previous state.
 #[derive(Clone, Default)]
-struct Found {
+struct ComparisonState {
     /// Rows that were written after they were compared.
     touched: BTreeMap<(&'static str, ShardId), BTreeSet<String>>,
     /// Rows that were reported, so that a row that is compared twice is reported once.
@@ -173,7 +174,7 @@ struct Found {
 impl Work {
     /// Refuses a log that a rebuild would lose rows of: it folds only known shards.
     async fn begin(conn: &mut PgConnection, parts: Vec<Part>, tables: Vec<&'static str>) -> Result<Work, AuditError> {
-        let mut found = Found::default();
+        let mut found = ComparisonState::default();
         for (shard, table) in shards::headless(conn).await? {
             if table == "events" {
                 return Err(AuditError::Headless { shard });

@@ -5,7 +5,7 @@ use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::{Payout, PayoutEvent, PayoutStatus};
 use ledger_events::price::{price, refund_due};
 use ledger_events::wallet::{Movement, Purpose, Wallet, WalletEvent};
-use ledger_events::{Event, Money, Recorded, StreamType, TransactionId, WalletId};
+use ledger_events::{Event, Money, OrderId, PayoutId, Recorded, StreamType, TransactionId, WalletId};
 
 /// The wallet movement that must directly follow an event of an order or payout.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct ExpectedMovement {
 impl ExpectedMovement {
     /// Returns the movement that an event requires, if any.
     pub fn by(recorded: &Recorded) -> Option<ExpectedMovement> {
-        let (order, payout) = (Purpose::Order(recorded.stream_id), Purpose::Payout(recorded.stream_id));
+        let (order, payout) = (Purpose::Order(OrderId(recorded.stream_id)), Purpose::Payout(PayoutId(recorded.stream_id)));
         let (purpose, is_refund, amount, transaction_id, wallet_id) = match &recorded.event {
             Event::Order(OrderEvent::OrderPlaced(e)) => (order, false, e.amount, Some(e.transaction_id), Some(e.wallet_id)),
             Event::Order(OrderEvent::OrderCancelled(e)) if !e.refunded_amount.is_zero() || e.transaction_id.is_some() => {
@@ -49,7 +49,7 @@ impl ExpectedMovement {
     pub fn unmet_by(&self, next: Option<&Recorded>) -> Option<String> {
         let noun = if self.is_refund { "refund" } else { "payment" };
         let movement = next.and_then(|next| match &next.event {
-            Event::Wallet(event) => Some((next.stream_id, Movement::of(event)?)),
+            Event::Wallet(event) => Some((WalletId(next.stream_id), Movement::of(event)?)),
             _ => None,
         });
         let Some((wallet_id, movement)) =
@@ -80,10 +80,10 @@ impl ExpectedMovement {
             _ => return None,
         };
         let (kind, id, missing) = match (purpose, verb) {
-            (Purpose::Order(id), "debits") => ("order", id, "placed"),
-            (Purpose::Order(id), _) => ("order", id, "cancelled"),
-            (Purpose::Payout(id), "debits") => ("payout", id, "requested"),
-            (Purpose::Payout(id), _) => ("payout", id, "failed or cancelled"),
+            (Purpose::Order(id), "debits") => ("order", id.0, "placed"),
+            (Purpose::Order(id), _) => ("order", id.0, "cancelled"),
+            (Purpose::Payout(id), "debits") => ("payout", id.0, "requested"),
+            (Purpose::Payout(id), _) => ("payout", id.0, "failed or cancelled"),
         };
         Some(format!("{verb} {amount} for {kind} {id}, which was not {missing} by the preceding event"))
     }

@@ -1,5 +1,5 @@
-//! Compares values that grant access with what the log commits to: API keys, operators' tokens, passwords, sessions,
-//! signing secrets, webhooks' URLs and tokens, and the data keys that texts are sealed under.
+//! Compares values that grant access with the log's commitments. The values are API keys, operators' tokens, passwords,
+//! sessions, signing secrets, webhooks' URLs and tokens, and the data keys of sealed texts.
 //!
 //! Without the master key, only missing rows can be found.
 
@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
-use ledger_events::account::{Credential, CredentialEvent};
+use ledger_events::account::{AccountEvent, Credential, CredentialEvent};
 use ledger_events::operator::OperatorEvent;
 use ledger_events::user::{User, UserEvent};
 use ledger_events::webhook::{Webhook, WebhookEvent};
-use ledger_events::{AccountId, Event, Recorded, ShardId, UserId};
+use ledger_events::{AccountId, CredentialId, Event, Recorded, ShardId, UserId, WebhookId};
 
 use super::{Difference, Findings};
 use crate::ledger::keys;
@@ -23,7 +23,7 @@ use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Secret, salted_hash};
 
 /// Number of rows per statement.
-const PAGE: i64 = 5_000;
+pub(super) const PAGE: i64 = 5_000;
 
 /// Columns of an operator's token: id, role, token hash, MAC.
 type OperatorRow = (i64, String, Vec<u8>, Option<Vec<u8>>);
@@ -33,35 +33,64 @@ type RefreshTokenRow = (Vec<u8>, i64, DateTime<Utc>, Option<Vec<u8>>);
 /// Latest commitments of a stream's events.
 #[derive(Clone, Debug, Default)]
 pub struct Commitments {
-    row_mac: Option<String>,
+    pub row_mac: Option<String>,
     secret_mac: Option<String>,
     url_hash: Option<String>,
+    /// MAC of the second factor that the user has.
+    pub(super) two_factor_mac: Option<String>,
+    pub(super) owners_need_two_factor: bool,
 }
 
 /// Folds one event into the commitments.
-pub fn fold(told: &mut HashMap<i64, Commitments>, recorded: &Recorded) {
+pub fn fold(logged: &mut HashMap<i64, Commitments>, recorded: &Recorded) {
     let of_stream = || recorded.stream_id;
     match &recorded.event {
         Event::Credential(CredentialEvent::CredentialIssued(e)) => {
-            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+            logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
         }
         Event::Credential(CredentialEvent::SigningSecretRotated(e)) => {
-            told.entry(of_stream()).or_default().secret_mac = e.secret_mac.clone();
+            logged.entry(of_stream()).or_default().secret_mac = e.secret_mac.clone();
         }
         Event::Operator(OperatorEvent::OperatorTokenIssued(e)) => {
-            told.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
+            logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone()
         }
-        Event::User(UserEvent::UserCreated(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
-        Event::User(UserEvent::UserPasswordReset(e)) => told.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::Operator(event) => {
+            if let Some(row_mac) = row_mac_of_user(event) {
+                logged.entry(of_stream()).or_default().row_mac = Some(row_mac.clone());
+            }
+        }
+        Event::User(UserEvent::UserTwoFactorEnabled(e)) => {
+            logged.entry(of_stream()).or_default().two_factor_mac = Some(e.row_mac.clone());
+        }
+        Event::User(UserEvent::UserTwoFactorDisabled(_) | UserEvent::UserRemoved(_) | UserEvent::PersonalDataErased(_)) => {
+            logged.entry(of_stream()).or_default().two_factor_mac = None;
+        }
+        Event::Account(AccountEvent::SecurityPolicyChanged(e)) => {
+            logged.entry(of_stream()).or_default().owners_need_two_factor = e.owners_need_two_factor;
+        }
+        Event::User(UserEvent::UserCreated(e)) => logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
+        Event::User(UserEvent::UserPasswordReset(e)) => logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
         Event::Webhook(WebhookEvent::WebhookRegistered(e)) => {
-            told.entry(of_stream()).or_default().url_hash = Some(e.url_hash.clone());
+            logged.entry(of_stream()).or_default().url_hash = Some(e.url_hash.clone());
         }
         Event::Webhook(WebhookEvent::WebhookUpdated(e)) => {
             if let Some(url_hash) = &e.url_hash {
-                told.entry(of_stream()).or_default().url_hash = Some(url_hash.clone());
+                logged.entry(of_stream()).or_default().url_hash = Some(url_hash.clone());
             }
         }
         _ => {}
+    }
+}
+
+/// Returns the MAC that an event of an operator's user commits to.
+fn row_mac_of_user(event: &OperatorEvent) -> Option<&String> {
+    match event {
+        OperatorEvent::OperatorUserCreated(e) => Some(&e.row_mac),
+        OperatorEvent::OperatorUserChanged(e) => Some(&e.row_mac),
+        OperatorEvent::OperatorUserRemoved(e) => Some(&e.row_mac),
+        OperatorEvent::OperatorTwoFactorEnabled(e) => Some(&e.row_mac),
+        OperatorEvent::OperatorTwoFactorRemoved(e) => Some(&e.row_mac),
+        OperatorEvent::OperatorTokenIssued(_) | OperatorEvent::OperatorTokenRevoked(_) => None,
     }
 }
 
@@ -71,17 +100,17 @@ pub fn fold(told: &mut HashMap<i64, Commitments>, recorded: &Recorded) {
 pub struct Streams<'a> {
     pub shard: ShardId,
     pub range: (i64, i64),
-    pub told: &'a HashMap<i64, Commitments>,
+    pub logged: &'a HashMap<i64, Commitments>,
 }
 
 impl Streams<'_> {
-    fn told(&self, id: i64) -> Commitments {
-        self.told.get(&id).cloned().unwrap_or_default()
+    pub fn logged(&self, id: i64) -> Commitments {
+        self.logged.get(&id).cloned().unwrap_or_default()
     }
 }
 
 /// Compares the MAC of a row. Returns the problem, if any.
-fn problem(keyring: &Keyring, row: Row<'_>, committed: Option<&str>, stored: Option<&[u8]>) -> Option<&'static str> {
+pub fn problem(keyring: &Keyring, row: Row<'_>, committed: Option<&str>, stored: Option<&[u8]>) -> Option<&'static str> {
     let made = keyring.row_mac(row).ok()?;
     let differs = "differs from the row that this service wrote: it was replaced or changed";
     match (committed, stored) {
@@ -95,13 +124,13 @@ fn problem(keyring: &Keyring, row: Row<'_>, committed: Option<&str>, stored: Opt
     }
 }
 
-fn add(findings: &mut Findings, table: &'static str, row: impl ToString, problem: impl Into<String>) {
+pub fn add(findings: &mut Findings, table: &'static str, row: impl ToString, problem: impl Into<String>) {
     findings.add(Difference::Secret { table, row: row.to_string(), problem: problem.into() });
 }
 
 #[derive(FromRow)]
 struct CredentialRow {
-    credential_id: i64,
+    credential_id: CredentialId,
     key_hash: Vec<u8>,
     secret_hash: Vec<u8>,
     signing_secret: Option<Vec<u8>>,
@@ -113,7 +142,7 @@ struct CredentialRow {
 pub async fn credentials(
     conn: &mut PgConnection,
     streams: Streams<'_>,
-    credentials: &HashMap<i64, Credential>,
+    credentials: &HashMap<CredentialId, Credential>,
     keyring: Option<&Keyring>,
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
@@ -130,7 +159,7 @@ pub async fn credentials(
     .fetch_all(conn)
     .await?;
     for row in rows {
-        let (id, told) = (row.credential_id, streams.told(row.credential_id));
+        let (id, logged) = (row.credential_id, streams.logged(row.credential_id.0));
         let Some(credential) = credentials.get(&id) else {
             add(findings, TABLE, id, "is not in the log");
             continue;
@@ -140,16 +169,17 @@ pub async fn credentials(
         }
         let Some(keyring) = keyring else { continue };
         let (key_hash, secret_hash) = (&row.key_hash[..], &row.secret_hash[..]);
-        let key = Row::Credential { id, account_id: credential.account_id, key_hash, secret_hash };
-        if let Some(problem) = problem(keyring, key, told.row_mac.as_deref(), row.mac.as_deref()) {
+        let Credential { account_id, restrictions, .. } = credential;
+        let key = Row::Credential { id, account_id: *account_id, key_hash, secret_hash, restrictions };
+        if let Some(problem) = problem(keyring, key, logged.row_mac.as_deref(), row.mac.as_deref()) {
             add(findings, TABLE, id, problem);
         }
         let Some(sealed) = row.signing_secret else { continue };
-        match keyring.open_text(SIGNING_SECRET, id, &sealed) {
+        match keyring.open_text(SIGNING_SECRET, id.0, &sealed) {
             Err(error) => add(findings, TABLE, id, format!("its signing secret cannot be opened: {error}")),
             Ok(secret) => {
                 let row_of = Row::SigningSecret { id, secret: secret.expose() };
-                if problem(keyring, row_of, told.secret_mac.as_deref(), row.secret_mac.as_deref()).is_some() {
+                if problem(keyring, row_of, logged.secret_mac.as_deref(), row.secret_mac.as_deref()).is_some() {
                     add(findings, TABLE, id, "its signing secret is not the latest one");
                 }
             }
@@ -175,7 +205,7 @@ pub async fn operators(
     .await?;
     for (id, role, token_hash, mac) in rows {
         let row = Row::Operator { id, role: &role, token_hash: &token_hash };
-        if let Some(problem) = problem(keyring, row, streams.told(id).row_mac.as_deref(), mac.as_deref()) {
+        if let Some(problem) = problem(keyring, row, streams.logged(id).row_mac.as_deref(), mac.as_deref()) {
             add(findings, "vault.operators", id, problem);
         }
     }
@@ -184,7 +214,7 @@ pub async fn operators(
 
 /// A text of the vault, with its salt, its data key's id and the sealed data key.
 #[derive(FromRow)]
-struct TextRow {
+pub struct TextRow {
     salt: Option<Vec<u8>>,
     sealed: Option<Vec<u8>>,
     key_id: Option<i64>,
@@ -193,7 +223,7 @@ struct TextRow {
 
 impl TextRow {
     /// Checks a text against its hash in the log. Returns the problem, if any.
-    fn problem(&self, keyring: Option<&Keyring>, kind: &str, id: i64, hash: Option<&str>) -> Option<String> {
+    pub fn problem(&self, keyring: Option<&Keyring>, kind: &str, id: i64, hash: Option<&str>) -> Option<String> {
         let (Some(salt), Some(sealed)) = (&self.salt, &self.sealed) else { return Some("is missing".to_owned()) };
         if self.key_id.is_some() && self.data_key.is_none() {
             return Some("cannot be opened: its data key is missing".to_owned());
@@ -225,7 +255,7 @@ struct UserRow {
 pub async fn users(
     conn: &mut PgConnection,
     streams: Streams<'_>,
-    users: &HashMap<i64, User>,
+    users: &HashMap<UserId, User>,
     keyring: Option<&Keyring>,
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
@@ -250,12 +280,12 @@ pub async fn users(
             add(findings, TABLE, id, "is not in the log, or was removed");
             continue;
         };
-        if let Some(problem) = row.email.problem(keyring, EMAIL, id, Some(&user.email_hash)) {
+        if let Some(problem) = row.email.problem(keyring, EMAIL, id.0, Some(&user.email_hash)) {
             add(findings, TABLE, id, format!("its email {problem}"));
         }
         let Some(keyring) = keyring else { continue };
         let password = Row::User { id, account_id: user.account_id, password_hash: &row.password_hash };
-        if let Some(problem) = problem(keyring, password, streams.told(id).row_mac.as_deref(), row.mac.as_deref()) {
+        if let Some(problem) = problem(keyring, password, streams.logged(id.0).row_mac.as_deref(), row.mac.as_deref()) {
             add(findings, TABLE, id, problem);
         }
     }
@@ -266,13 +296,13 @@ pub async fn users(
 pub async fn webhooks(
     conn: &mut PgConnection,
     streams: Streams<'_>,
-    webhooks: &HashMap<i64, Webhook>,
+    webhooks: &HashMap<WebhookId, Webhook>,
     keyring: Option<&Keyring>,
     findings: &mut Findings,
 ) -> Result<(), sqlx::Error> {
     let live = webhooks.values().filter(|webhook| !webhook.is_deleted);
     let mut ids: Vec<i64> =
-        live.map(|webhook| webhook.id).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
+        live.map(|webhook| webhook.id.0).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
     ids.sort_unstable();
     for kind in [WEBHOOK_URL, WEBHOOK_TOKEN] {
         let rows: Vec<TextOf> = sqlx::query_as(
@@ -286,13 +316,13 @@ pub async fn webhooks(
         .fetch_all(&mut *conn)
         .await?;
         for TextOf { id, text } in rows {
-            let Some(webhook) = webhooks.get(&id) else { continue };
+            let Some(webhook) = webhooks.get(&WebhookId(id)) else { continue };
             // A webhook that signs with a credential's secret needs no token.
             if kind == WEBHOOK_TOKEN && webhook.credential_id.is_some() && text.sealed.is_none() {
                 continue;
             }
-            let told = streams.told(id);
-            let hash = told.url_hash.as_deref().filter(|_| kind == WEBHOOK_URL);
+            let logged = streams.logged(id);
+            let hash = logged.url_hash.as_deref().filter(|_| kind == WEBHOOK_URL);
             if let Some(problem) = text.problem(keyring, kind, id, hash) {
                 add(findings, "vault.texts", format!("{kind} {id}"), problem);
             }

@@ -8,17 +8,23 @@
 use std::collections::HashMap;
 
 use ledger_database::PgConnection;
+use ledger_events::approval::Approval;
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
-use ledger_events::reconciliation::Statement;
-use ledger_events::{Event, Position, Recorded, ShardId, StreamType, WalletId};
-use ledger_projections::wallets::Transaction;
-use ledger_projections::{
-    ProjectionError, accounts, beneficiaries, catalogue, orders, payouts, replays, statements, totals, users, wallets, webhooks,
+use ledger_events::reconciliation::BankStatement;
+use ledger_events::{
+    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, Event, Id, OrderId, PayoutId, Position, ProductId, Recorded,
+    ReplayId, ShardId, StatementId, StreamType, TransactionId, UserId, WalletId, WebhookId,
 };
+use ledger_projections::state::{State, Upsert, fold};
+use ledger_projections::wallets::Transaction;
+use ledger_projections::{ProjectionError, orders, totals, wallets};
 
 use super::tables::{Rows, Table, table};
-use super::{AuditError, Counts, Difference, Findings, Progress, images, operators, rules, secrets, vouchers};
+use super::{
+    AuditError, Counts, Difference, Findings, Progress, images, operator_users, operators, rules, second_factors, secrets,
+    vouchers,
+};
 use crate::ledger::FIRST_SHARD;
 use crate::ledger::reader::Stored;
 use crate::secrets::seal::Keyring;
@@ -28,19 +34,21 @@ const PAGE_EVENTS: i64 = 5_000;
 /// States of the streams in the current page.
 #[derive(Default)]
 struct Folded {
-    orders: HashMap<i64, Order>,
-    wallets: HashMap<i64, ledger_events::wallet::Wallet>,
-    webhooks: HashMap<i64, ledger_events::webhook::Webhook>,
-    replays: HashMap<i64, ledger_events::replay::Replay>,
-    accounts: HashMap<i64, ledger_events::account::Account>,
-    credentials: HashMap<i64, ledger_events::account::Credential>,
-    users: HashMap<i64, ledger_events::user::User>,
-    products: HashMap<i64, ledger_events::catalogue::Product>,
-    categories: HashMap<i64, ledger_events::catalogue::Category>,
-    beneficiaries: HashMap<i64, ledger_events::beneficiary::Beneficiary>,
-    payouts: HashMap<i64, Payout>,
-    statements: HashMap<i64, Statement>,
+    orders: HashMap<OrderId, Order>,
+    wallets: HashMap<WalletId, ledger_events::wallet::Wallet>,
+    webhooks: HashMap<WebhookId, ledger_events::webhook::Webhook>,
+    replays: HashMap<ReplayId, ledger_events::replay::Replay>,
+    accounts: HashMap<AccountId, ledger_events::account::Account>,
+    credentials: HashMap<CredentialId, ledger_events::account::Credential>,
+    users: HashMap<UserId, ledger_events::user::User>,
+    products: HashMap<ProductId, ledger_events::catalogue::Product>,
+    categories: HashMap<CategoryId, ledger_events::catalogue::Category>,
+    beneficiaries: HashMap<BeneficiaryId, ledger_events::beneficiary::Beneficiary>,
+    payouts: HashMap<PayoutId, Payout>,
+    statements: HashMap<StatementId, BankStatement>,
+    approvals: HashMap<ApprovalId, Approval>,
     operators: HashMap<i64, operators::TokenState>,
+    operator_users: HashMap<i64, operator_users::UserState>,
     commitments: HashMap<i64, secrets::Commitments>,
     totals: totals::Folded,
     /// Events that the daily totals have not included yet, of wallets whose stream continues in the next page.
@@ -66,6 +74,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
+        StreamType::Approval => "approvals",
     })
 }
 
@@ -79,10 +88,10 @@ pub async fn check(
     progress: &impl Fn(Progress),
 ) -> Result<(), AuditError> {
     let mut folded = Folded::default();
-    let mut walk = Walk { shard, stream, at: (i64::MIN, 0), streams: 0 };
+    let mut walk = StreamCheck { shard, stream, at: (i64::MIN, 0), streams: 0 };
     let (mut compared, mut done) = (i64::MIN, 0);
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, users, products, categories, beneficiaries, payouts, bank_statements, daily_totals")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, bank_statements, approvals, daily_totals")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, walk.at).await?;
@@ -104,7 +113,7 @@ pub async fn check(
             counts.transactions += u64::try_from(folded.transactions.len()).unwrap_or_default();
         }
         if stream == StreamType::Order {
-            counts.vouchers += vouchers::check(conn, shard, (compared, to), &folded.orders, findings).await?;
+            counts.vouchers += vouchers::check(conn, shard, (OrderId(compared), OrderId(to)), &folded.orders, findings).await?;
         }
         refunds(conn, shard, stream, &folded.refunds, findings).await?;
         sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
@@ -119,7 +128,7 @@ pub async fn check(
 }
 
 /// State of the walk from one event to the next, stream by stream.
-struct Walk {
+struct StreamCheck {
     shard: ShardId,
     stream: StreamType,
     /// Id and version of the last event.
@@ -128,7 +137,7 @@ struct Walk {
     streams: u64,
 }
 
-impl Walk {
+impl StreamCheck {
     /// Folds the next event, and reports its problems.
     fn step(&mut self, stored: &Stored, folded: &mut Folded, totalled: Position, findings: &mut Findings) {
         let (shard, position) = (self.shard, stored.position);
@@ -175,56 +184,45 @@ impl Folded {
         let id = recorded.stream_id;
         match &recorded.event {
             Event::Order(event) => {
-                let before = self.orders.get(&id);
+                let before = self.orders.get(&OrderId(id));
                 let problem = rules::of_order(before, event);
                 if let (Some(order), OrderEvent::OrderCancelled(e)) = (before, event)
                     && e.transaction_id.is_some()
                 {
                     self.refunds.push((id, recorded.moment.position, order.placed.wallet_id));
                 }
-                orders::fold(&mut self.orders, recorded, event);
+                fold(&mut self.orders, recorded);
                 problem
             }
             Event::Wallet(event) => {
-                let is_first = !self.wallets.contains_key(&id);
+                let is_first = !self.wallets.contains_key(&WalletId(id));
                 self.transactions.extend(wallets::fold(&mut self.wallets, recorded, event));
-                rules::of_wallet(is_first, event, self.wallets.get(&id))
+                rules::of_wallet(is_first, event, self.wallets.get(&WalletId(id)))
             }
-            Event::Webhook(_) => {
-                webhooks::fold(&mut self.webhooks, recorded);
-                begins(self.webhooks.contains_key(&id), recorded)
-            }
-            Event::Replay(_) => {
-                replays::fold(&mut self.replays, recorded);
-                begins(self.replays.contains_key(&id), recorded)
-            }
-            Event::Account(_) | Event::Credential(_) => {
-                accounts::fold(&mut self.accounts, &mut self.credentials, recorded);
-                begins(self.accounts.contains_key(&id) || self.credentials.contains_key(&id), recorded)
-            }
+            Event::Webhook(_) => fold_or_report(&mut self.webhooks, recorded),
+            Event::Replay(_) => fold_or_report(&mut self.replays, recorded),
+            Event::Account(_) => fold_or_report(&mut self.accounts, recorded),
+            Event::Credential(_) => fold_or_report(&mut self.credentials, recorded),
+            Event::User(_) => fold_or_report(&mut self.users, recorded),
+            Event::Product(_) => fold_or_report(&mut self.products, recorded),
+            Event::Category(_) => fold_or_report(&mut self.categories, recorded),
+            Event::Reconciliation(_) => fold_or_report(&mut self.statements, recorded),
             Event::IpBlock(_) | Event::ApiVersion(_) | Event::Log(_) => None,
-            Event::Operator(event) => operators::fold(&mut self.operators, recorded, event),
-            Event::User(_) => {
-                users::fold(&mut self.users, recorded);
-                begins(self.users.contains_key(&id), recorded)
-            }
-            Event::Product(_) | Event::Category(_) => {
-                catalogue::fold(&mut self.products, &mut self.categories, recorded);
-                begins(self.products.contains_key(&id) || self.categories.contains_key(&id), recorded)
-            }
+            Event::Operator(event) => operators::fold(&mut self.operators, recorded, event).or(operator_users::fold(
+                &mut self.operator_users,
+                recorded,
+                event,
+            )),
             Event::Beneficiary(event) => {
-                let problem = rules::of_beneficiary(self.beneficiaries.get(&id), event);
-                beneficiaries::fold(&mut self.beneficiaries, recorded);
+                let problem = rules::of_beneficiary(self.beneficiaries.get(&BeneficiaryId(id)), event);
+                fold(&mut self.beneficiaries, recorded);
                 problem
             }
-            Event::Reconciliation(_) => {
-                statements::fold(&mut self.statements, recorded);
-                begins(self.statements.contains_key(&id), recorded)
-            }
+            Event::Approval(_) => fold_or_report(&mut self.approvals, recorded),
             Event::Payout(event) => {
-                let problem = rules::of_payout(self.payouts.get(&id), event);
-                payouts::fold(&mut self.payouts, recorded);
-                if let Some(payout) = self.payouts.get(&id).filter(|payout| payout.refund_transaction_id.is_some()) {
+                let problem = rules::of_payout(self.payouts.get(&PayoutId(id)), event);
+                fold(&mut self.payouts, recorded);
+                if let Some(payout) = self.payouts.get(&PayoutId(id)).filter(|payout| payout.refund_transaction_id.is_some()) {
                     self.refunds.push((id, recorded.moment.position, payout.requested.wallet_id));
                 }
                 problem
@@ -243,8 +241,8 @@ impl Folded {
 
     /// Removes one stream's state and returns it, for the next page.
     fn split_off(&mut self, id: i64) -> Folded {
-        fn one<T>(map: &mut HashMap<i64, T>, id: i64) -> HashMap<i64, T> {
-            map.remove_entry(&id).into_iter().collect()
+        fn one<K: Id, T>(map: &mut HashMap<K, T>, id: i64) -> HashMap<K, T> {
+            map.remove_entry(&K::new(id)).into_iter().collect()
         }
         Folded {
             orders: one(&mut self.orders, id),
@@ -259,9 +257,11 @@ impl Folded {
             beneficiaries: one(&mut self.beneficiaries, id),
             payouts: one(&mut self.payouts, id),
             statements: one(&mut self.statements, id),
+            approvals: one(&mut self.approvals, id),
             operators: one(&mut self.operators, id),
+            operator_users: one(&mut self.operator_users, id),
             commitments: one(&mut self.commitments, id),
-            totals: self.totals.split_off(id),
+            totals: self.totals.split_off(WalletId(id)),
             ahead: self.ahead.extract_if(.., |recorded| recorded.stream_id == id).collect(),
             transactions: vec![],
             refunds: vec![],
@@ -285,6 +285,9 @@ impl Folded {
             compared.push((find("wallet_transactions")?, Rows::Keys(&ids)));
             compared.push((find(totals::NAME)?, between()));
         }
+        if stream == StreamType::Credential {
+            compared.push((table("credential_restrictions").ok_or(AuditError::Broken)?, between()));
+        }
         for (table, rows) in compared {
             let differing = table.differing(conn, "pg_temp", shard, rows).await?;
             findings.extend(differing.into_iter().map(Difference::Row));
@@ -307,10 +310,17 @@ impl Folded {
         keyring: Option<&Keyring>,
         findings: &mut Findings,
     ) -> Result<(), AuditError> {
-        let streams = secrets::Streams { shard, range, told: &self.commitments };
+        let streams = secrets::Streams { shard, range, logged: &self.commitments };
+        if stream == StreamType::Operator && shard == FIRST_SHARD {
+            operator_users::check(conn, streams, &self.operator_users, keyring, findings).await?;
+        }
         match (stream, keyring) {
             (StreamType::Credential, _) => secrets::credentials(conn, streams, &self.credentials, keyring, findings).await?,
-            (StreamType::User, _) => secrets::users(conn, streams, &self.users, keyring, findings).await?,
+            (StreamType::User, _) => {
+                secrets::users(conn, streams, &self.users, keyring, findings).await?;
+                second_factors::users(conn, streams, &self.users, keyring, findings).await?;
+            }
+            (StreamType::Account, _) => second_factors::policies(conn, streams, &self.accounts, findings).await?,
             (StreamType::Webhook, _) => secrets::webhooks(conn, streams, &self.webhooks, keyring, findings).await?,
             (StreamType::Operator, Some(keyring)) if shard == FIRST_SHARD => {
                 secrets::operators(conn, streams, keyring, findings).await?;
@@ -323,21 +333,33 @@ impl Folded {
     async fn write(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), ProjectionError> {
         orders::write(conn, shard, &self.orders.values().collect::<Vec<_>>(), &[]).await?;
         wallets::write(conn, shard, &self.wallets.values().collect::<Vec<_>>(), &self.transactions).await?;
-        webhooks::write(conn, shard, &self.webhooks.values().collect::<Vec<_>>()).await?;
-        replays::write(conn, shard, &self.replays.values().collect::<Vec<_>>()).await?;
-        beneficiaries::write(conn, shard, &self.beneficiaries.values().collect::<Vec<_>>()).await?;
-        payouts::write(conn, shard, &self.payouts.values().collect::<Vec<_>>()).await?;
-        statements::write(conn, shard, &self.statements.values().collect::<Vec<_>>()).await?;
         totals::write(conn, shard, self.totals.days.values()).await?;
-        accounts::write(conn, shard, &self.accounts.values().collect::<Vec<_>>()).await?;
-        accounts::write_credentials(conn, shard, &self.credentials.values().collect::<Vec<_>>()).await?;
-        users::write(conn, shard, &self.users.values().collect::<Vec<_>>()).await?;
-        catalogue::write(conn, shard, &self.products.values().collect::<Vec<_>>()).await?;
-        catalogue::write_categories(conn, shard, &self.categories.values().collect::<Vec<_>>()).await
+        write_all(conn, shard, &self.webhooks).await?;
+        write_all(conn, shard, &self.replays).await?;
+        write_all(conn, shard, &self.beneficiaries).await?;
+        write_all(conn, shard, &self.payouts).await?;
+        write_all(conn, shard, &self.statements).await?;
+        write_all(conn, shard, &self.approvals).await?;
+        write_all(conn, shard, &self.accounts).await?;
+        write_all(conn, shard, &self.credentials).await?;
+        write_all(conn, shard, &self.users).await?;
+        write_all(conn, shard, &self.products).await?;
+        write_all(conn, shard, &self.categories).await
     }
 }
 
-fn begins(is_known: bool, recorded: &Recorded) -> Option<String> {
+async fn write_all<S: Upsert + Sync>(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    states: &HashMap<S::Id, S>,
+) -> Result<(), ProjectionError> {
+    S::write(conn, shard, &states.values().collect::<Vec<_>>()).await
+}
+
+/// Folds an event. Returns a problem if its stream has not begun.
+fn fold_or_report<S: State>(states: &mut HashMap<S::Id, S>, recorded: &Recorded) -> Option<String> {
+    fold(states, recorded);
+    let is_known = states.contains_key(&S::Id::new(recorded.stream_id));
     (!is_known).then(|| format!("begins with {}", recorded.event.type_and_version().0))
 }
 
@@ -377,7 +399,7 @@ pub async fn extra_transactions(conn: &mut PgConnection, shard: ShardId, finding
     let mut after = table.before_all();
     loop {
         let to = table.page_end(conn, "public", shard, &after, PAGE_EVENTS).await?;
-        let extra: Vec<i64> = sqlx::query_scalar(
+        let extra: Vec<TransactionId> = sqlx::query_scalar(
             "SELECT t.id FROM public.wallet_transactions t
              LEFT JOIN events e ON e.shard_id = t.shard_id AND e.position = t.position AND e.stream_type = 'wallet' AND e.stream_id = t.wallet_id
                 AND e.data->>'transaction_id' = t.id::text

@@ -38,9 +38,10 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 17] = [
+const TABLES: [Table; 19] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
+    stream("credential_restrictions", StreamType::Credential),
     stream("users", StreamType::User),
     stream("categories", StreamType::Category),
     stream("products", StreamType::Product),
@@ -51,6 +52,7 @@ const TABLES: [Table; 17] = [
     stream("beneficiaries", StreamType::Beneficiary),
     stream("payouts", StreamType::Payout),
     stream("bank_statements", StreamType::Reconciliation),
+    stream("approvals", StreamType::Approval),
     Table {
         name: "wallet_transactions",
         key: "id",

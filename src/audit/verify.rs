@@ -12,7 +12,7 @@ use super::deliveries::Deliveries;
 use super::positions::{self, Log};
 use super::tree::Tree;
 use super::walk::Visitors;
-use super::{AuditError, Difference, Findings, Progress, lists, lock, secrets, shards, streams};
+use super::{AuditError, Difference, Findings, Progress, lists, lock, operator_users, second_factors, secrets, shards, streams};
 use crate::ledger::connect::RUNTIME_ROLE;
 use crate::ledger::half_imported;
 use crate::ledger::health::Health;
@@ -77,6 +77,7 @@ impl Report {
 const SCRATCH: &str = "
     CREATE TEMP TABLE accounts (LIKE public.accounts, PRIMARY KEY (id));
     CREATE TEMP TABLE credentials (LIKE public.credentials, PRIMARY KEY (id));
+    CREATE TEMP TABLE credential_restrictions (LIKE public.credential_restrictions, PRIMARY KEY (id));
     CREATE TEMP TABLE users (LIKE public.users, PRIMARY KEY (id));
     CREATE TEMP TABLE categories (LIKE public.categories, PRIMARY KEY (id));
     CREATE TEMP TABLE products (LIKE public.products, PRIMARY KEY (id));
@@ -87,6 +88,7 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE approvals (LIKE public.approvals, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE bank_statements (LIKE public.bank_statements, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE daily_totals (LIKE public.daily_totals, PRIMARY KEY (shard_id, wallet_id, day));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
@@ -95,9 +97,10 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE kept_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE kept_deliveries (LIKE public.deliveries)";
 
-/// Reads the whole log twice: once in the order of its positions, for every check that follows that order, and once stream
-/// by stream, so that memory holds one stream and not all of them. Reads every derived row once. Returns an error only when
-/// it cannot read the data; differences are in the report.
+/// Reads the whole log twice. The first pass reads in the order of positions, for every check that follows that order. The
+/// second reads stream by stream, so that memory holds one stream and not all of them
+/// (`docs/decisions/0021-verify-reads-the-log-twice.md`). Reads every derived row once. Returns an error only when it cannot
+/// read the data; differences are in the report.
 ///
 /// Writes only to temporary tables. Returns [`AuditError::Busy`] while a rebuild runs, because its swap would remove the
 /// rows during the comparison.
@@ -136,6 +139,8 @@ pub async fn verify_with(
     secrets::data_keys(&mut conn, keyring, &mut findings).await?;
     if let Some(keyring) = keyring {
         secrets::sessions(&mut conn, keyring, &mut findings).await?;
+        operator_users::sessions(&mut conn, keyring, &mut findings).await?;
+        second_factors::one_time_tokens(&mut conn, keyring, &mut findings).await?;
     }
     lock::release(&mut conn).await?;
     conn.close().await?;

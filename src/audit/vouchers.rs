@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ledger_database::PgConnection;
 use ledger_events::order::Order;
-use ledger_events::{OrderId, ShardId};
+use ledger_events::{OrderId, ProductId, ShardId};
 use rust_decimal::Decimal;
 
 use super::{Difference, Findings};
@@ -13,7 +13,7 @@ use super::{Difference, Findings};
 struct Claimed {
     order_id: Option<OrderId>,
     reference: String,
-    product_id: i64,
+    product_id: ProductId,
     denomination: Decimal,
 }
 
@@ -32,7 +32,8 @@ pub async fn check(
         .collect();
     // Two queries: with an OR, neither index would be used.
     let claimed: Vec<Claimed> = sqlx::query_as(
-        "SELECT order_id, reference, product_id, denomination FROM vault.vouchers WHERE shard_id = $1 AND order_id > $2 AND order_id <= $3
+        "SELECT order_id, reference, product_id, denomination FROM vault.vouchers
+         WHERE shard_id = $1 AND order_id > $2 AND order_id <= $3 AND voided_at IS NULL
          UNION
          SELECT order_id, reference, product_id, denomination FROM vault.vouchers WHERE shard_id = $1 AND reference = ANY($4)",
     )

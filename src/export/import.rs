@@ -17,7 +17,6 @@ use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
 use ledger_projections::listing::maintain;
-use ledger_projections::write::{Head, Write};
 use ledger_projections::{Inline, ProjectionError, deliveries};
 use serde::Serialize;
 use sqlx::postgres::PgConnectOptions;
@@ -27,6 +26,7 @@ use uuid::Uuid;
 use super::offline::structure::Structure;
 use super::{ExportError, Manifest, line, read};
 use crate::audit::{AuditError, Difference, Findings, Progress, lock};
+use crate::ledger::head::Head;
 use crate::ledger::reader::{self, ReadError, Stored};
 use crate::ledger::{IMPORT, half_imported, write};
 
@@ -89,8 +89,8 @@ struct Survey {
 /// Imports a file into the database of these connection options.
 ///
 /// # Errors
-/// Returns an error before it writes anything when the file is not a complete and valid log. The same applies when the
-/// ledger is not empty, unless it has an unfinished import of this file, and while a verify or a rebuild runs. Also
+/// Returns an error before it writes anything when the file is not a complete and valid log. The same applies while
+/// a verify or a rebuild runs, and when the ledger is neither empty nor an unfinished import of this file. Also
 /// returns an error when the database fails; the import can then be run again.
 pub async fn import(options: &PgConnectOptions, path: &Path, progress: impl Fn(Progress)) -> Result<Imported, ImportError> {
     import_in_pages(options, path, PAGE_EVENTS, progress).await
@@ -219,6 +219,7 @@ impl Survey {
             StreamType::Beneficiary => Some("beneficiary_ids"),
             StreamType::Payout => Some("payout_ids"),
             StreamType::Reconciliation => Some("bank_statement_ids"),
+            StreamType::Approval => Some("approval_ids"),
             StreamType::ApiVersion => None, // a version is identified by its own number
             StreamType::Log => None,        // the stream's id is the shard's
         };
@@ -232,10 +233,10 @@ impl Survey {
         match &recorded.event {
             Event::Wallet(event) => {
                 if let Some(movement) = Movement::of(event) {
-                    taken("transaction_ids", movement.transaction_id);
+                    taken("transaction_ids", movement.transaction_id.0);
                 }
             }
-            Event::Reconciliation(ReconciliationEvent::MatchDecided(event)) => taken("match_decision_ids", event.decision_id),
+            Event::Reconciliation(ReconciliationEvent::MatchDecided(event)) => taken("match_decision_ids", event.decision_id.0),
             Event::Webhook(WebhookEvent::WebhookTested(event)) => _ = self.given.insert(event.delivery_id),
             _ => {}
         }
@@ -357,7 +358,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     let shard = head.shard;
     let Some(last) = page.events.last() else { return Ok(()) };
     let mut tx = conn.begin().await?;
-    let mut write = Write::moving(*head, last.position, last.recorded_at);
+    let mut write = head.advance(last.position, last.recorded_at);
     write::push_stored(&mut write, &page.events);
     if write.execute(&mut tx).await?.is_none() {
         return Err(ImportError::Written(shard));
@@ -389,7 +390,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
 
 /// Advances every sequence past the ids in use, computes the page anchors of lists, and releases the ledger for use.
 async fn finish(conn: &mut PgConnection, survey: &Survey, ids: &DeliveryIds) -> Result<(), ImportError> {
-    maintain::derive_again(conn, survey.shard, deliveries::NAME).await?;
+    maintain::rebuild_lists(conn, survey.shard, deliveries::NAME).await?;
     let deliveries = survey.given.last().copied().unwrap_or_default().max(ids.last);
     let taken = survey.ids.iter().map(|(name, id)| (*name, *id)).chain([("delivery_ids", deliveries)]);
     let (names, greatest): (Vec<&str>, Vec<i64>) = taken.filter(|(_, id)| *id > 0).unzip();

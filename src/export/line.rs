@@ -25,7 +25,7 @@ pub enum LineError {
 /// An event as a line. `data` and `metadata` are raw JSON, so that their bytes are kept.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct EventLine<'a> {
     shard_id: ShardId,
     position: Position,
     event_id: Uuid,
@@ -77,7 +77,7 @@ pub fn write(stored: &Stored, out: &mut Vec<u8>) -> Result<(), ExportError> {
 /// # Errors
 /// Returns an error on everything that [`write`] cannot have written, including unknown fields.
 pub fn read(line: &str) -> Result<Stored, LineError> {
-    let line: Line<'_> = serde_json::from_str(line)?;
+    let line: EventLine<'_> = serde_json::from_str(line)?;
     if !line.recorded_at.timestamp_subsec_nanos().is_multiple_of(1_000_000) {
         return Err(LineError::Time);
     }

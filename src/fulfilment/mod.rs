@@ -3,6 +3,8 @@
 //! It only submits commands. The writer decides under the head lock which vouchers each order gets, so any number of nodes
 //! can run fulfilment concurrently.
 
+pub mod low_stock;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -232,7 +234,7 @@ impl Fulfilment {
                     self.progress(shard).taken_up_to = 0;
                 }
                 Err(error @ (WriteError::Rejected(_) | WriteError::Refused)) => {
-                    tracing::error!(shard, order_id, %error, "failed to take up an order; skipping it for now");
+                    tracing::error!(shard, order_id = order_id.0, %error, "failed to take up an order; skipping it for now");
                     self.progress(shard).refused.insert(order_id, Instant::now() + REFUSED_PAUSE);
                 }
             }

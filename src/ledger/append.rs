@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger_events::{Metadata, Moment};
+use ledger_events::{Id, Metadata, Moment};
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch};
@@ -33,7 +33,7 @@ impl Batch {
             causation_id: context.causation_id,
             idempotency_key_hash: context.idempotency.map(|i| hex::encode(i.key_hash)),
         };
-        self.pending.events.push(Appended { moment, stream_id: id.into(), event: event.into(), metadata });
+        self.pending.events.push(Appended { moment, stream_id: id.number(), event: event.into(), metadata });
         event_id
     }
 

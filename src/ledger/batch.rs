@@ -21,9 +21,11 @@ use super::erasure::Erasable;
 use super::ids::Ids;
 use super::keys::{DataKeys, NewKey};
 use super::operators;
+use super::outbox::{Mail, QueuedMail, Recipient};
 use super::stock::{NewRow, Stock};
 use super::streams::Streams;
 use super::texts::SealedText;
+use super::user_security;
 use crate::secrets::seal::{Keyring, SealError, Secret};
 
 /// An event that is about to be written.
@@ -41,6 +43,7 @@ pub enum UserChange {
     Admit { id: UserId, email_lookup: [u8; 32], password_hash: Secret, mac: [u8; 32] },
     Password { id: UserId, password_hash: Secret, mac: [u8; 32] },
     EndSessions(UserId),
+    EndOtherSessions { id: UserId, kept: i64 },
     Remove(UserId),
 }
 
@@ -70,9 +73,14 @@ pub struct PendingWrites {
     pub operators: Vec<operators::Change>,
     /// In the order of the decisions: the email of a removed user is free again.
     pub users: Vec<UserChange>,
+    /// In the order of the decisions, after the changes of users.
+    pub user_security: Vec<user_security::Change>,
+    pub mails: Vec<QueuedMail>,
     pub vouchers: Vec<NewRow>,
     /// Vouchers, and the orders that they are given to.
     pub claims: Vec<(i64, OrderId)>,
+    /// Vouchers that no order may get any more.
+    pub voided: Vec<i64>,
     pub erased: Vec<Erasable>,
 }
 
@@ -175,6 +183,12 @@ impl Batch {
     pub fn text(&self, kind: &'static str, id: i64) -> Result<Option<Secret>, SealError> {
         let text = self.texts.get(&(kind, id)).or_else(|| self.unflushed.texts.get(&(kind, id)));
         text.map(|text| text.open(&self.keyring)).transpose()
+    }
+
+    /// Stores a mail with the events of this batch.
+    pub fn queue_mail(&mut self, mail: &Mail, to: Recipient) -> Result<(), SealError> {
+        self.pending.mails.push(QueuedMail::new(&self.keyring, mail, to)?);
+        Ok(())
     }
 
     /// Returns whether the batch writes nothing: every command was refused or had its response already.

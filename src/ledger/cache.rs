@@ -1,7 +1,7 @@
 //! State that a writer keeps between batches: rows as they are at a position of the log.
 //!
-//! Under the head lock the cache is exact as long as the head stands where this writer left it, at the same position
-//! with the same event: nobody else has written in between. Otherwise the writer drops it and loads the rows again.
+//! Under the head lock, the cache is exact as long as the head has the position and event that this writer left. Nobody
+//! else has written in between then. Otherwise the writer drops the cache and loads the rows again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,8 +121,8 @@ mod tests {
             (at(9, other, 0), (0, 0)),
         ] {
             let mut cache = WriterCache { head: at(10, ours, 0), ..WriterCache::default() };
-            cache.streams.orders.ids.put_back(7);
-            cache.streams.wallets.index.complete.insert(3);
+            cache.streams.orders.ids.put_back(OrderId(7));
+            cache.streams.wallets.index.complete.insert(AccountId(3));
             let cache = cache.still_exact_at(head);
             let left = (cache.streams.orders.ids.len(), cache.streams.wallets.index.complete.len());
             assert_eq!(left, expected, "{head:?}");

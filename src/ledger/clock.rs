@@ -28,7 +28,7 @@ macro_rules! expiry_day {
         "(SELECT (greatest(c.trusted_at, clock_timestamp()) AT TIME ZONE 'UTC')::date FROM trusted_clock c WHERE c.is_only)"
     };
 }
-pub(super) use expiry_day;
+pub(in crate::ledger) use expiry_day;
 
 /// Readings of the database's clock and of the trusted time.
 #[derive(Clone, Copy, Debug, FromRow)]

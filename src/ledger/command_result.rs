@@ -2,13 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::account::{Account, Credential};
+use ledger_events::approval::Approval;
 use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::placement::Quote;
 use ledger_events::price::Price;
-use ledger_events::reconciliation::Statement;
+use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
@@ -18,6 +19,7 @@ use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
 use super::erasure::Erased;
+use super::operator_users::OperatorUser;
 use crate::secrets::seal::Secret;
 
 /// The result of a command.
@@ -39,6 +41,7 @@ pub enum CommandResult {
     OperatorToken {
         id: i64,
     },
+    OperatorUser(OperatorUser),
     User(User),
     Wallet(Wallet),
     /// `is_new` is false if an earlier funding has the same reference and amount.
@@ -50,6 +53,7 @@ pub enum CommandResult {
     Category(Category),
     Product(Product),
     Stock(StockLoaded),
+    StockVoided(StockVoided),
     Charge(Charge),
     Order(Box<OrderView>),
     Webhook(WebhookView),
@@ -65,9 +69,10 @@ pub enum CommandResult {
     Replay(Replay),
     Beneficiary(BeneficiaryView),
     Payout(PayoutView),
+    Approval(ApprovalView),
     /// `is_new` is false if the file was imported before, and after a decision about a line.
     Statement {
-        statement: Statement,
+        statement: BankStatement,
         is_new: bool,
     },
     Erased(Erased),
@@ -108,6 +113,15 @@ pub struct StockLoaded {
     pub rejected: Vec<(i64, &'static str)>,
 }
 
+/// The outcome of a withdrawal of vouchers.
+#[derive(Clone, Debug, Default)]
+pub struct StockVoided {
+    pub voided: i32,
+    pub already_voided: i32,
+    /// Reference and reason of each voucher that stays as it is.
+    pub refused: Vec<(String, &'static str)>,
+}
+
 /// An order with its texts from the vault.
 #[derive(Clone, Debug)]
 pub struct OrderView {
@@ -141,4 +155,12 @@ pub struct PayoutView {
     pub failure_reason: Option<Secret>,
     /// False if an earlier command with the same `client_reference` and payload made it.
     pub is_new: bool,
+}
+
+/// An approval with its texts from the vault.
+#[derive(Clone, Debug)]
+pub struct ApprovalView {
+    pub approval: Approval,
+    pub note: Option<Secret>,
+    pub rejection_reason: Option<Secret>,
 }

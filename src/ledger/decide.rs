@@ -68,11 +68,16 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Comma
     Ok(Reply::Stored { response, is_replay: false })
 }
 
-/// Refuses commands of a revoked credential and of a removed user. Either may have ended after the request was admitted.
+/// Refuses commands of a revoked or expired credential and of a removed user. Either may have ended after the request was admitted.
 fn require_actor(batch: &Batch, actor: Actor) -> Result<(), Rejection> {
     match actor {
         Actor::Credential(id) if batch.streams.credentials.get(id).is_none_or(|credential| credential.is_revoked) => {
             Err(Rejection::CredentialRevoked)
+        }
+        Actor::Credential(id)
+            if batch.streams.credentials.get(id).is_some_and(|key| key.restrictions.has_expired_at(batch.now)) =>
+        {
+            Err(Rejection::CredentialExpired)
         }
         Actor::User(id) if batch.streams.users.get(id).is_none_or(|user| user.is_removed) => Err(Rejection::UserRemoved),
         _ => Ok(()),
@@ -94,10 +99,10 @@ fn is_same_request(keyring: &Keyring, key: &Idempotency, stored: &[u8; 32]) -> b
 /// Returns the owner of the personal data that a result shows, if any, and the id of the object that it is about.
 fn owner_of(result: &CommandResult) -> Option<(Owner, i64)> {
     match result {
-        CommandResult::Order(view) => Some((Owner::Account(view.order.placed.account_id), view.order.id)),
-        CommandResult::Webhook(view) => Some((Owner::Account(view.webhook.account_id), view.webhook.id)),
-        CommandResult::Beneficiary(view) => Some((Owner::Beneficiary(view.beneficiary.id), view.beneficiary.id)),
-        CommandResult::Payout(view) => Some((Owner::Beneficiary(view.payout.requested.beneficiary_id), view.payout.id)),
+        CommandResult::Order(view) => Some((Owner::Account(view.order.placed.account_id), view.order.id.0)),
+        CommandResult::Webhook(view) => Some((Owner::Account(view.webhook.account_id), view.webhook.id.0)),
+        CommandResult::Beneficiary(view) => Some((Owner::Beneficiary(view.beneficiary.id), view.beneficiary.id.0)),
+        CommandResult::Payout(view) => Some((Owner::Beneficiary(view.payout.requested.beneficiary_id), view.payout.id.0)),
         _ => None,
     }
 }

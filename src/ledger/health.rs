@@ -1,6 +1,6 @@
-//! Health check of deliveries: every event has a delivery to each webhook that was subscribed at its position, in a state
+//! Health check of deliveries. Every event has a delivery to each webhook that was subscribed at its position, in a state
 //! that is final or scheduled. The check walks the log itself. It covers the log up to the projection's checkpoint, and
-//! beyond it up to one minute ago, so that a projection that stands still is noticed.
+//! then up to one minute ago. So it notices a projection that stands still.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{MAX_ATTEMPTS, Webhook, WebhookEventType};
-use ledger_events::{AccountId, Event, Position, ShardId, WebhookId};
-use ledger_projections::{deliveries, webhooks};
+use ledger_events::{AccountId, Position, ShardId, WebhookId};
+use ledger_projections::{deliveries, state};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -103,8 +103,8 @@ pub async fn of_folded(conn: &mut PgConnection, shard: ShardId) -> Result<Health
     .await
 }
 
-/// Returns the position up to which deliveries must exist: the projection's checkpoint, or the last event that is more
-/// than one minute old if that is later.
+/// Returns the position up to which deliveries must exist. It is the projection's checkpoint, or the last event that is
+/// more than one minute old, whichever is later.
 ///
 /// # Errors
 /// Returns the database's error.
@@ -115,9 +115,9 @@ pub async fn due(conn: &mut PgConnection, shard: ShardId) -> Result<Position, sq
         return Ok(checkpoint);
     }
     // In a transaction, the grace counts from its start: a long snapshot does not see what was projected since.
-    let soon =
+    let latest_due =
         sqlx::query_scalar("SELECT now() - make_interval(secs => $1)").bind(PROJECTION_GRACE).fetch_one(&mut *conn).await?;
-    Ok(checkpoint.max(reader::first_at(conn, shard, soon, head).await? - 1))
+    Ok(checkpoint.max(reader::first_at(conn, shard, latest_due, head).await? - 1))
 }
 
 /// Follows a shard's log, and counts required and missing deliveries.
@@ -135,10 +135,10 @@ pub struct Follower {
     expected: i64,
     /// Deliveries that were missing or stuck at the last check.
     missing: Vec<(Uuid, WebhookId)>,
-    /// Number of missing deliveries beyond the remembered ones. `before_beyond` is this follower before it found the
+    /// Number of missing deliveries that are not remembered. `before_overflow` is this follower before it found the
     /// first of them.
-    beyond: i64,
-    before_beyond: Option<Box<Follower>>,
+    unremembered: i64,
+    before_overflow: Option<Box<Follower>>,
 }
 
 /// Columns of an event. Only webhooks' events are loaded and decoded completely.
@@ -163,8 +163,8 @@ impl Follower {
             listening: HashSet::new(),
             expected: 0,
             missing: vec![],
-            beyond: 0,
-            before_beyond: None,
+            unremembered: 0,
+            before_overflow: None,
         }
     }
 
@@ -181,7 +181,7 @@ impl Follower {
 
     /// Returns the number of these deliveries that do not exist, or are neither final nor scheduled.
     pub fn missing(&self) -> i64 {
-        i64::try_from(self.missing.len()).unwrap_or(i64::MAX).saturating_add(self.beyond)
+        i64::try_from(self.missing.len()).unwrap_or(i64::MAX).saturating_add(self.unremembered)
     }
 
     /// Checks the next page of events, never beyond [`due`], and the missing deliveries again. Returns whether there may
@@ -214,11 +214,11 @@ impl Follower {
         }
         let known = self.missing.len();
         let mut missing = if called_for.is_empty() { vec![] } else { self.missing_of(&called_for).await? };
-        let beyond = missing.len().saturating_sub(self.bounds.remembered);
-        if beyond > 0 && self.before_beyond.is_none() {
-            self.before_beyond = Some(Box::new(self.clone()));
+        let unremembered = missing.len().saturating_sub(self.bounds.remembered);
+        if unremembered > 0 && self.before_overflow.is_none() {
+            self.before_overflow = Some(Box::new(self.clone()));
         }
-        self.beyond += i64::try_from(beyond).unwrap_or(i64::MAX);
+        self.unremembered += i64::try_from(unremembered).unwrap_or(i64::MAX);
         missing.truncate(self.bounds.remembered);
         self.missing = missing;
         self.expected += i64::try_from(called_for.len() - known).unwrap_or(i64::MAX);
@@ -237,10 +237,10 @@ impl Follower {
             .await
     }
 
-    /// Returns the follower that counts the deliveries beyond again, once some of the remembered ones have appeared.
+    /// Returns the follower that counts the unremembered deliveries again, once some of the remembered ones have appeared.
     fn where_to_look_again(&mut self) -> Option<Follower> {
         let is_mended = self.missing.len() < self.bounds.remembered;
-        self.before_beyond.take_if(|_| is_mended).map(|follower| *follower)
+        self.before_overflow.take_if(|_| is_mended).map(|follower| *follower)
     }
 
     /// Adds the deliveries that the events up to a position require.
@@ -278,8 +278,7 @@ impl Follower {
                 None => {
                     if let Some(stored) = of_webhooks.next_if(|stored| stored.position == line.position) {
                         match stored.decode() {
-                            Ok(recorded) if matches!(recorded.event, Event::Webhook(_)) => webhooks::fold(audience, &recorded),
-                            Ok(_) => {}
+                            Ok(recorded) => state::fold(audience, &recorded),
                             // An unreadable event must not stop the check of all others. `verify` reports it.
                             Err(error) => tracing::error!(shard = self.shard, %error, "failed to decode an event of a webhook"),
                         }

@@ -1,7 +1,7 @@
 //! Past states: an order or a wallet as of any position or time of the log.
 //!
 //! A past state is the fold of the events up to that position, by the same `evolve`; no extra data is stored for it. The
-//! versions of a stream are dense and their positions only grow, so a bisection over the log's keys finds a stream's
+//! versions of a stream are dense and their positions only grow. A bisection over the log's keys therefore finds a stream's
 //! version at a position.
 
 use std::fmt;
@@ -125,7 +125,7 @@ pub async fn order_at(pool: &PgPool, shard: ShardId, id: OrderId, at: Position) 
 /// account and currency. The second to last one has the balance before the last, which is folded onto these. (`verify`
 /// folds all events and compares the balance in each.)
 pub async fn wallet_at(pool: &PgPool, shard: ShardId, id: WalletId, at: Position) -> Result<Option<Wallet>, ReadError> {
-    let last = version_at(pool, shard, "wallet", id, at).await?;
+    let last = version_at(pool, shard, "wallet", id.0, at).await?;
     let mut state: Option<Wallet> = None;
     let mut versions = vec![1, last - 1, last];
     versions.retain(|version| *version > 0);
@@ -133,7 +133,7 @@ pub async fn wallet_at(pool: &PgPool, shard: ShardId, id: WalletId, at: Position
     if last == 0 {
         return Ok(None);
     }
-    for stored in reader::stream_versions(pool, shard, "wallet", id, &versions).await? {
+    for stored in reader::stream_versions(pool, shard, "wallet", id.0, &versions).await? {
         let recorded = stored.decode()?;
         let Event::Wallet(event) = &recorded.event else { continue };
         state = match state {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ledger_database::PgConnection;
+use ledger_events::{DecisionId, Id, TransactionId};
 
 /// Ids are drawn in blocks of this size where every order needs one.
 pub const BLOCK: i64 = 1_000;
@@ -14,16 +15,16 @@ pub struct NoIdLeft(pub &'static str);
 
 /// Ids that were drawn from a sequence and may be assigned. An id that is left when the node ends is never used.
 #[derive(Debug)]
-pub struct IdPool {
+pub struct IdPool<T> {
     name: &'static str,
     sequence: Option<&'static str>,
     block: i64,
-    left: VecDeque<i64>,
+    left: VecDeque<T>,
 }
 
-impl IdPool {
+impl<T: Id> IdPool<T> {
     /// Creates an empty pool. It draws at least `block` ids at a time.
-    pub fn new(name: &'static str, sequence: Option<&'static str>, block: i64) -> IdPool {
+    pub fn new(name: &'static str, sequence: Option<&'static str>, block: i64) -> IdPool<T> {
         IdPool { name, sequence, block, left: VecDeque::new() }
     }
 
@@ -36,13 +37,13 @@ impl IdPool {
                 .bind(missing.max(self.block))
                 .fetch_all(conn)
                 .await?;
-            self.left.extend(drawn);
+            self.left.extend(drawn.into_iter().map(T::new));
         }
         Ok(())
     }
 
     /// Assigns the next id.
-    pub fn next(&mut self) -> Result<i64, NoIdLeft> {
+    pub fn next(&mut self) -> Result<T, NoIdLeft> {
         self.left.pop_front().ok_or(NoIdLeft(self.name))
     }
 
@@ -51,7 +52,7 @@ impl IdPool {
     }
 
     #[cfg(test)]
-    pub fn put_back(&mut self, id: i64) {
+    pub fn put_back(&mut self, id: T) {
         self.left.push_front(id);
     }
 
@@ -74,11 +75,11 @@ pub struct NewIds {
 /// Ids that no stream has.
 #[derive(Debug)]
 pub struct Ids {
-    pub transactions: IdPool,
-    pub deliveries: IdPool,
-    pub vouchers: IdPool,
-    pub decisions: IdPool,
-    pub data_keys: IdPool,
+    pub transactions: IdPool<TransactionId>,
+    pub deliveries: IdPool<i64>,
+    pub vouchers: IdPool<i64>,
+    pub decisions: IdPool<DecisionId>,
+    pub data_keys: IdPool<i64>,
 }
 
 impl Default for Ids {

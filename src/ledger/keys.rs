@@ -27,9 +27,9 @@ pub enum Owner {
 impl Owner {
     pub fn name(self) -> (&'static str, i64) {
         match self {
-            Self::Account(id) => ("account", id),
-            Self::Beneficiary(id) => ("beneficiary", id),
-            Self::User(id) => ("user", id),
+            Self::Account(id) => ("account", id.0),
+            Self::Beneficiary(id) => ("beneficiary", id.0),
+            Self::User(id) => ("user", id.0),
             Self::Voucher(id) => ("voucher", id),
         }
     }

@@ -1,5 +1,7 @@
 //! The log, its writer and readers, and the projectors that follow it.
 
+pub mod activity;
+pub mod actors;
 mod append;
 pub mod backlog;
 mod batch;
@@ -13,6 +15,9 @@ mod decide;
 pub mod eraser;
 pub mod erasure;
 pub mod expiry;
+pub mod explanation;
+pub mod feed;
+pub mod head;
 pub mod health;
 pub mod history;
 mod ids;
@@ -21,11 +26,15 @@ mod in_flight;
 mod ip_blocks;
 pub mod keys;
 mod lookup;
+pub mod low_balance;
+pub mod operator_users;
 pub mod operators;
+pub mod outbox;
 pub mod projector;
 mod read_set;
 pub mod reader;
 pub mod schema;
+pub mod search;
 pub mod statement;
 pub mod stock;
 mod stream;
@@ -34,6 +43,7 @@ pub mod submission;
 pub mod sunset;
 pub mod texts;
 pub mod timeline;
+pub mod user_security;
 mod wake;
 pub(crate) mod write;
 mod writer;
@@ -43,7 +53,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_database::PgPool;
-use ledger_events::{AccountId, OrderId, PayoutId, ShardId, WalletId};
+use ledger_events::{AccountId, ApprovalId, OrderId, PayoutId, ShardId, WalletId};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -234,6 +244,14 @@ impl Ledger {
 
     pub async fn shard_of_payout(&self, id: PayoutId) -> Result<Option<ShardId>, sqlx::Error> {
         sqlx::query_scalar("SELECT shard_id FROM payouts WHERE shard_id = ANY($1) AND id = $2")
+            .bind(self.shards().collect::<Vec<_>>())
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    pub async fn shard_of_approval(&self, id: ApprovalId) -> Result<Option<ShardId>, sqlx::Error> {
+        sqlx::query_scalar("SELECT shard_id FROM approvals WHERE shard_id = ANY($1) AND id = $2")
             .bind(self.shards().collect::<Vec<_>>())
             .bind(id)
             .fetch_optional(&self.pool)

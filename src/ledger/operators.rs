@@ -1,4 +1,4 @@
-//! Rows of operator tokens: names, roles and hashes, never the tokens.
+//! Rows of operator tokens: names, roles and hashes, never the tokens. The rows of users are in [`super::operator_users`].
 
 use chrono::{DateTime, Utc};
 use ledger_database::{FromRow, PgConnection, PgPool};
@@ -6,6 +6,7 @@ use ledger_events::ShardId;
 use ledger_events::operator::OperatorRole as Role;
 use sha2::{Digest, Sha256};
 
+use super::operator_users::{self, TwoFactorChange};
 use crate::secrets::seal::Secret;
 
 /// Lists every issued token, oldest first, without the token's text.
@@ -38,21 +39,22 @@ pub struct IssuedToken {
 
 /// Token state that the writer decides on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
+pub struct LockedToken {
     /// Number of events in the token's stream. A token that is older than these events has 0.
     pub version: i64,
     pub is_revoked: bool,
 }
 
-/// Change to a token, decided by the writer.
+/// Change to a token or a user, decided by the writer.
 #[derive(Debug)]
 pub enum Change {
     Issue { id: i64, name: Secret, role: Role, token_hash: [u8; 32], mac: [u8; 32], issued_at: DateTime<Utc> },
     Revoke { id: i64, revoked_at: DateTime<Utc> },
+    User(Box<operator_users::Change>),
 }
 
 /// Loads these tokens and locks their rows until the transaction ends.
-pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<(i64, Known)>, sqlx::Error> {
+pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<(i64, LockedToken)>, sqlx::Error> {
     let found: Vec<(i64, bool, i64)> = sqlx::query_as(
         "SELECT id, revoked_at IS NOT NULL, (SELECT coalesce(max(version), 0) FROM events
             WHERE shard_id = $1 AND stream_type = 'operator' AND stream_id = o.id)
@@ -62,11 +64,12 @@ pub async fn lock(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Resul
     .bind(ids)
     .fetch_all(conn)
     .await?;
-    Ok(found.into_iter().map(|(id, is_revoked, version)| (id, Known { version, is_revoked })).collect())
+    Ok(found.into_iter().map(|(id, is_revoked, version)| (id, LockedToken { version, is_revoked })).collect())
 }
 
-/// Writes token changes, in this order.
-pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sqlx::Error> {
+/// Writes changes of tokens and users, in this order.
+pub async fn write(conn: &mut PgConnection, shard: ShardId, changes: &[Change]) -> Result<(), sqlx::Error> {
+    let mut without_two_factor = vec![];
     for change in changes {
         match change {
             Change::Issue { id, name, role, token_hash, mac, issued_at } => {
@@ -85,18 +88,26 @@ pub async fn write(conn: &mut PgConnection, changes: &[Change]) -> Result<(), sq
                     .bind(id)
                     .bind(&mac[..])
                     .execute(&mut *conn)
-                    .await?
+                    .await?;
             }
             Change::Revoke { id, revoked_at } => {
                 sqlx::query("UPDATE vault.operators SET revoked_at = $2 WHERE id = $1")
                     .bind(id)
                     .bind(revoked_at)
                     .execute(&mut *conn)
-                    .await?
+                    .await?;
             }
-        };
+            Change::User(change) => {
+                operator_users::write(conn, change).await?;
+                without_two_factor.extend(matches!(change.two_factor, TwoFactorChange::Remove).then_some(change.row.id));
+            }
+        }
     }
-    Ok(())
+    if without_two_factor.is_empty() {
+        return Ok(());
+    }
+    // The batch has written its texts already, so a secret that is enrolled again stays.
+    operator_users::delete_secrets(conn, shard, &without_two_factor).await
 }
 
 /// Returns the SHA-256 hash that is stored for a token. It needs no salt: the token has 256 random bits.

@@ -7,7 +7,7 @@ use ledger_events::account::CredentialEvent;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::listing::maintain;
-use ledger_projections::{deliveries, totals};
+use ledger_projections::{deliveries, low_balance, totals};
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,8 @@ use crate::telemetry::Metrics;
 
 /// Largest number of events per transaction. Events with many deliveries make it smaller.
 const BATCH_EVENTS: i64 = 1_000;
-/// Number of positions per transaction of the daily totals. Only the events of wallets are read.
-const TOTALLED_EVENTS: i64 = 5_000;
+/// Number of positions per transaction of a projection that reads the events of a few types only.
+const FOLDED_EVENTS: i64 = 5_000;
 /// Number of positions per transaction of the counts of lists. Only the events of orders are read.
 const LISTED_EVENTS: i64 = 5_000;
 /// Number of new events that starts a round of counts and daily totals early. With fewer, the rounds follow the slow
@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProjectionStep {
     /// The step applied `events` events. `is_more`: the log may have more events waiting.
     Applied { events: usize, is_more: bool },
     /// The log has no events after the checkpoint.
@@ -42,8 +42,8 @@ pub enum Step {
     Elsewhere,
 }
 
-/// Runs the projections `deliveries` and `daily_totals` of every shard, and maintains the counts that lists use for
-/// pagination.
+/// Runs the projections `deliveries`, `daily_totals` and `low_balance` of every shard, and maintains the counts that lists use
+/// for pagination.
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
@@ -79,11 +79,11 @@ impl Projector {
             for shard in self.ledger.shards() {
                 heartbeat.beat();
                 match connect::within(DEADLINE, self.step(shard)).await {
-                    Ok(Step::Applied { events, is_more: more }) => {
+                    Ok(ProjectionStep::Applied { events, is_more: more }) => {
                         is_more |= more;
                         new += events;
                     }
-                    Ok(Step::Idle | Step::Elsewhere) => {}
+                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to project deliveries; retrying");
                         is_hindered = true;
@@ -114,18 +114,26 @@ impl Projector {
             for shard in self.ledger.shards() {
                 heartbeat.beat();
                 match self.count(shard).await {
-                    Ok(maintain::Step::Counted { is_more, .. }) => is_behind |= is_more,
-                    Ok(maintain::Step::Idle | maintain::Step::Elsewhere) => {}
+                    Ok(maintain::CountStep::Counted { is_more, .. }) => is_behind |= is_more,
+                    Ok(maintain::CountStep::Idle | maintain::CountStep::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to update the counts of lists; retrying");
                     }
                 }
                 heartbeat.beat();
                 match connect::within(DEADLINE, self.total(shard)).await {
-                    Ok(Step::Applied { is_more, .. }) => is_behind |= is_more,
-                    Ok(Step::Idle | Step::Elsewhere) => {}
+                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
+                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to update the daily totals; retrying");
+                    }
+                }
+                heartbeat.beat();
+                match connect::within(DEADLINE, self.watch(shard)).await {
+                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
+                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "failed to derive notices of low balances; retrying");
                     }
                 }
             }
@@ -141,46 +149,46 @@ impl Projector {
     }
 
     /// Counts the orders of the next events, for the pagination of lists.
-    pub async fn count(&self, shard: ShardId) -> Result<maintain::Step, ReadError> {
+    pub async fn count(&self, shard: ShardId) -> Result<maintain::CountStep, ReadError> {
         connect::within(DEADLINE, self.count_orders(shard)).await
     }
 
-    async fn count_orders(&self, shard: ShardId) -> Result<maintain::Step, ReadError> {
+    async fn count_orders(&self, shard: ShardId) -> Result<maintain::CountStep, ReadError> {
         let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
         let Some(from) = maintain::hold(&mut tx, shard).await? else {
             tx.commit().await?;
             conn.keep();
-            return Ok(maintain::Step::Elsewhere);
+            return Ok(maintain::CountStep::Elsewhere);
         };
         let head = reader::head(&mut *tx, shard).await?;
         if head == from {
             tx.rollback().await?;
             conn.keep();
-            return Ok(maintain::Step::Idle);
+            return Ok(maintain::CountStep::Idle);
         }
         let to = head.min(from + LISTED_EVENTS);
         let moves = reader::order_moves(&mut tx, shard, None, (from, to)).await?;
         maintain::count_orders(&mut tx, shard, &moves, to).await?;
         tx.commit().await?;
         conn.keep();
-        Ok(maintain::Step::Counted { is_more: to < head })
+        Ok(maintain::CountStep::Counted { is_more: to < head })
     }
 
     /// Writes the deliveries of the next events, rows and checkpoint in one transaction.
-    pub async fn step(&self, shard: ShardId) -> Result<Step, ReadError> {
+    pub async fn step(&self, shard: ShardId) -> Result<ProjectionStep, ReadError> {
         let mut conn = self.deliveries.acquire().await?;
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, deliveries::NAME).await? else {
             tx.commit().await?;
             conn.keep();
-            return Ok(Step::Elsewhere);
+            return Ok(ProjectionStep::Elsewhere);
         };
         let events = reader::after(&mut *tx, shard, checkpoint, BATCH_EVENTS).await?;
         if events.is_empty() {
             tx.rollback().await?;
             conn.keep();
-            return Ok(Step::Idle);
+            return Ok(ProjectionStep::Idle);
         }
         let made = reader::fold_deliveries(&mut tx, shard, &events).await?;
         if !deliveries::fail_pending(&mut tx, shard, &made).await? {
@@ -188,7 +196,7 @@ impl Projector {
             // them have failed.
             tx.commit().await?;
             conn.keep();
-            return Ok(Step::Applied { events: 0, is_more: true });
+            return Ok(ProjectionStep::Applied { events: 0, is_more: true });
         }
         deliveries::write(&mut tx, shard, &made).await?;
         let is_more = made.events < events.len() || i64::try_from(events.len()).is_ok_and(|n| n == BATCH_EVENTS);
@@ -214,31 +222,66 @@ impl Projector {
             self.ledger.wake().changed_deliveries();
         }
         self.metrics.projected(made.events);
-        Ok(Step::Applied { events: made.events, is_more })
+        Ok(ProjectionStep::Applied { events: made.events, is_more })
+    }
+
+    /// Derives the notices of low balances from the next events, rows and checkpoint in one transaction.
+    pub async fn watch(&self, shard: ShardId) -> Result<ProjectionStep, ReadError> {
+        self.fold(shard, Folded::LowBalance).await
     }
 
     /// Adds the movements of the next events to the daily totals, rows and checkpoint in one transaction.
-    pub async fn total(&self, shard: ShardId) -> Result<Step, ReadError> {
+    pub async fn total(&self, shard: ShardId) -> Result<ProjectionStep, ReadError> {
+        self.fold(shard, Folded::Totals).await
+    }
+
+    async fn fold(&self, shard: ShardId, projection: Folded) -> Result<ProjectionStep, ReadError> {
         let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
-        let Some(checkpoint) = hold(&mut tx, shard, totals::NAME).await? else {
+        let Some(checkpoint) = hold(&mut tx, shard, projection.name()).await? else {
             tx.commit().await?;
             conn.keep();
-            return Ok(Step::Elsewhere);
+            return Ok(ProjectionStep::Elsewhere);
         };
         let head = reader::head(&mut *tx, shard).await?;
         if head <= checkpoint {
             tx.rollback().await?;
             conn.keep();
-            return Ok(Step::Idle);
+            return Ok(ProjectionStep::Idle);
         }
-        let to = head.min(checkpoint + TOTALLED_EVENTS);
-        let events = reader::wallet_events(&mut *tx, shard, checkpoint, to).await?;
-        totals::apply(&mut tx, shard, &events).await?;
-        advance(&mut tx, shard, totals::NAME, to).await?;
+        let to = head.min(checkpoint + FOLDED_EVENTS);
+        let events = match projection {
+            Folded::LowBalance => {
+                let events = reader::balance_events(&mut *tx, shard, checkpoint, to).await?;
+                low_balance::apply(&mut tx, shard, &events).await?;
+                events.len()
+            }
+            Folded::Totals => {
+                let events = reader::wallet_events(&mut *tx, shard, checkpoint, to).await?;
+                totals::apply(&mut tx, shard, &events).await?;
+                events.len()
+            }
+        };
+        advance(&mut tx, shard, projection.name(), to).await?;
         tx.commit().await?;
         conn.keep();
-        Ok(Step::Applied { events: events.len(), is_more: to < head })
+        Ok(ProjectionStep::Applied { events, is_more: to < head })
+    }
+}
+
+/// A projection that reads the events of some types between two positions.
+#[derive(Clone, Copy)]
+enum Folded {
+    LowBalance,
+    Totals,
+}
+
+impl Folded {
+    fn name(self) -> &'static str {
+        match self {
+            Self::LowBalance => low_balance::NAME,
+            Self::Totals => totals::NAME,
+        }
     }
 }
 

@@ -17,14 +17,17 @@ use transparency_log::leaf::Leaf;
 use uuid::Uuid;
 
 mod account;
+mod announced;
+pub mod audit;
 mod lists;
 mod money;
 mod queue;
 mod states;
 
 pub use account::money_positions;
+pub use announced::{Announced, SEGMENT, announced, announced_to};
 pub use lists::{list_orders, list_orders_by, order_moves, readable_order_moves};
-pub use money::{money_events, movements, wallet_events, wallets_before, wallets_between};
+pub use money::{balance_events, money_events, movements, wallet_events, wallets_before, wallets_between};
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, orders_before, past, payouts_before};
 
@@ -239,7 +242,7 @@ pub async fn webhook_events_after(
     version: i64,
 ) -> Result<Vec<WebhookEvent>, sqlx::Error> {
     let mut events = vec![];
-    for stored in stream_after(db, shard, "webhook", id, version, i64::MAX, i64::MAX).await? {
+    for stored in stream_after(db, shard, "webhook", id.0, version, i64::MAX, i64::MAX).await? {
         let recorded = stored.decode().map_err(|error| sqlx::Error::Decode(error.into()))?;
         if let Event::Webhook(event) = recorded.event {
             events.push(event);
@@ -270,7 +273,7 @@ pub async fn retries_ahead(db: impl PgExecutor<'_>, shard: ShardId, account: Acc
     let mut retries: Vec<Retry> = vec![];
     for recorded in events.iter().map(Stored::decode) {
         let recorded = recorded?;
-        let webhook_id = recorded.stream_id;
+        let webhook_id = WebhookId(recorded.stream_id);
         match recorded.event {
             Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) => {
                 let requested_at = recorded.moment.recorded_at;

@@ -19,7 +19,7 @@ const PAGE: i64 = 1_000;
 
 /// A period of a wallet's history: the versions after `after`, up to `last`.
 #[derive(Clone, Debug)]
-pub struct Statement {
+pub struct WalletStatement {
     pub shard: ShardId,
     pub wallet: Wallet,
     /// Balance at the beginning of the period.
@@ -28,7 +28,7 @@ pub struct Statement {
     last: i64,
 }
 
-impl Statement {
+impl WalletStatement {
     /// Loads the statement of the movements at or after `from` and before `to`. Without them, it begins with the wallet's
     /// first movement and ends now. Later movements are never included, however long reading takes. `upto` also excludes
     /// events after that position, which yields the statement as of then.
@@ -39,14 +39,14 @@ impl Statement {
         from: Option<DateTime<Utc>>,
         to: Option<DateTime<Utc>>,
         upto: Option<Position>,
-    ) -> Result<Statement, ReadError> {
+    ) -> Result<WalletStatement, ReadError> {
         let (mut after, mut last) = versions_before(pool, shard, wallet.id, from, to).await?;
         if let Some(upto) = upto {
-            let newest = history::version_at(pool, shard, "wallet", wallet.id, upto).await?;
+            let newest = history::version_at(pool, shard, "wallet", wallet.id.0, upto).await?;
             (after, last) = (after.min(newest), last.min(newest));
         }
         let (_, opening) = left_by(pool, shard, wallet.id, after).await?;
-        Ok(Statement { shard, wallet, opening, after, last: last.max(after) })
+        Ok(WalletStatement { shard, wallet, opening, after, last: last.max(after) })
     }
 
     /// Returns the sums of the period and its closing balance without reading all movements. Uses the daily totals, and
@@ -61,7 +61,7 @@ impl Statement {
 
     /// Returns the next page of movements, oldest first; empty at the end.
     pub async fn next_page(&mut self, pool: &PgPool) -> Result<Vec<Transaction>, ReadError> {
-        let page = reader::stream_after(pool, self.shard, "wallet", self.wallet.id, self.after, self.last, PAGE).await?;
+        let page = reader::stream_after(pool, self.shard, "wallet", self.wallet.id.0, self.after, self.last, PAGE).await?;
         let mut movements = Vec::with_capacity(page.len());
         for stored in &page {
             let recorded = stored.decode()?;
@@ -76,7 +76,7 @@ impl Statement {
 
 /// Returns the position of a version of a wallet's stream, and the balance after it. Both are 0 if there is none.
 async fn left_by(pool: &PgPool, shard: ShardId, wallet: WalletId, version: i64) -> Result<(Position, Money), ReadError> {
-    let found = reader::stream_after(pool, shard, "wallet", wallet, version - 1, version, 1).await?;
+    let found = reader::stream_after(pool, shard, "wallet", wallet.0, version - 1, version, 1).await?;
     let Some(stored) = found.first() else { return Ok((0, Money::ZERO)) };
     let balance = match stored.decode()?.event {
         Event::Wallet(event) => Movement::of(&event).map_or(Money::ZERO, |movement| movement.balance_after),

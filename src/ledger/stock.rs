@@ -1,9 +1,12 @@
 //! The voucher stock in the vault.
 
+mod levels;
+mod voiding;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
-use ledger_database::{FromRow, PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::order::Order;
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use ledger_projections::row_type;
@@ -15,6 +18,8 @@ use super::clock::expiry_day;
 use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
+pub use levels::{Level, levels, low};
+pub use voiding::{NamedVoucher, named, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
@@ -38,7 +43,9 @@ pub struct Stock {
     /// The vouchers of each order that the batch takes up, the oldest order first.
     pub allocated: HashMap<OrderId, Vec<Voucher>>,
     /// Uploaded vouchers that the stock has.
-    pub known: Known,
+    pub known: KnownVouchers,
+    /// Vouchers that an operator names, by their references.
+    pub named: HashMap<String, NamedVoucher>,
 }
 
 impl Stock {
@@ -50,7 +57,8 @@ impl Stock {
     /// Drops what the next batch loads anew.
     pub fn end_batch(&mut self) {
         self.allocated.clear();
-        self.known = Known::default();
+        self.known = KnownVouchers::default();
+        self.named.clear();
     }
 }
 
@@ -82,7 +90,7 @@ pub struct NewRow {
 
 /// Card numbers and references of an upload that the stock has, or that an earlier command of the batch takes.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownVouchers {
     pub fingerprints: HashSet<(ProductId, [u8; 32])>,
     pub references: HashSet<String>,
 }
@@ -101,7 +109,7 @@ pub async fn known(
     shard: ShardId,
     keyring: &Keyring,
     uploads: &[(ProductId, &[NewVoucher])],
-) -> Result<Known, sqlx::Error> {
+) -> Result<KnownVouchers, sqlx::Error> {
     let mut products = Vec::new();
     let mut fingerprints = Vec::new();
     let mut references = Vec::new();
@@ -128,7 +136,7 @@ pub async fn known(
             .fetch_all(conn)
             .await?;
     let fingerprints = found.into_iter().filter_map(|(product, print)| Some((product, print.try_into().ok()?))).collect();
-    Ok(Known { fingerprints, references: taken.into_iter().collect() })
+    Ok(KnownVouchers { fingerprints, references: taken.into_iter().collect() })
 }
 
 /// Free vouchers of one (product, denomination), oldest first, as far as they were read.
@@ -375,30 +383,6 @@ pub async fn revealed(pool: &PgPool, keyring: &Keyring, shard: ShardId, order: O
         })
     };
     rows.into_iter().map(open).collect()
-}
-
-/// The number of vouchers of one denomination.
-#[derive(Clone, Debug, FromRow)]
-pub struct Level {
-    pub denomination: Decimal,
-    /// Free vouchers that have not expired.
-    pub available: i64,
-    pub allocated: i64,
-}
-
-/// Returns a product's stock over all shards, by denomination.
-pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
-    sqlx::query_as(concat!(
-        "SELECT denomination, count(order_id) AS allocated,
-            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= ",
-        expiry_day!(),
-        ")) AS available
-         FROM vault.vouchers WHERE shard_id = ANY($1) AND product_id = $2 GROUP BY denomination ORDER BY denomination"
-    ))
-    .bind(shards)
-    .bind(product)
-    .fetch_all(pool)
-    .await
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::future::Future;
-use std::hash::Hash;
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, Event, Moment, Rejection, ShardId, WalletId, WebhookId};
+use ledger_events::{AccountId, Event, Id, Moment, PayoutId, Rejection, ShardId, WalletId, WebhookId};
 use ledger_projections::ProjectionError;
 use ledger_projections::wallets::Transaction;
 
@@ -19,7 +18,7 @@ use super::lookup::Asked;
 
 /// The state of a stream, as the writer handles it.
 pub trait Stream: Debug + Send + Sized + Sync + 'static {
-    type Id: Copy + Debug + Eq + Hash + Ord + From<i64> + Into<i64> + Send + Sync;
+    type Id: Id;
     type Event: Into<Event> + Send;
     /// Lookups beside the states.
     type Index: Debug + Default + Send + Sync;
@@ -94,6 +93,7 @@ pub struct Loader<'c> {
 #[derive(Debug, Default)]
 pub struct FollowUps {
     pub accounts: Vec<AccountId>,
+    pub payouts: Vec<PayoutId>,
     pub wallets: Vec<WalletId>,
     /// Webhooks of accounts whose webhooks are loaded.
     pub webhooks: Vec<WebhookId>,
@@ -151,7 +151,7 @@ pub struct Slot<S: Stream> {
     asked: Asked<S::Id>,
     /// Streams with events in this batch.
     touched: BTreeSet<S::Id>,
-    pub ids: IdPool,
+    pub ids: IdPool<S::Id>,
     pub index: S::Index,
 }
 
@@ -196,7 +196,7 @@ impl<S: Stream> Slot<S> {
 
     /// Assigns an id to a new stream.
     pub fn next_id(&mut self) -> Result<S::Id, NoIdLeft> {
-        let id = S::Id::from(self.ids.next()?);
+        let id = self.ids.next()?;
         self.asked.add(&id);
         Ok(id)
     }
@@ -255,9 +255,10 @@ impl<S: Stream> Slot<S> {
         self.states.drain().map(|(_, state)| state).collect()
     }
 
-    /// Drops every state and lookup. Ids that were drawn stay.
+    /// Drops every state and lookup, with their memory: a burst of rows must not keep its capacity for ever. Ids that were
+    /// drawn stay.
     pub fn forget(&mut self) {
-        self.states.clear();
+        self.states = HashMap::default();
         self.index = S::Index::default();
     }
 
@@ -285,14 +286,14 @@ mod tests {
     #[test]
     fn an_id_that_was_asked_for_may_be_missing() {
         let mut slot = Slot::<Account>::default();
-        slot.ask([7]);
-        assert_eq!(slot.find(7), Err(Rejection::NotFound));
+        slot.ask([AccountId(7)]);
+        assert_eq!(slot.find(AccountId(7)), Err(Rejection::NotFound));
     }
 
     #[test]
     #[cfg_attr(debug_assertions, should_panic(expected = "account 7 is read, but no command of the batch asked for it"))]
     fn an_id_that_nobody_asked_for_panics_in_debug_builds() {
-        assert_eq!(Slot::<Account>::default().get(7), None);
+        assert_eq!(Slot::<Account>::default().get(AccountId(7)), None);
     }
 
     #[test]
@@ -300,10 +301,10 @@ mod tests {
         let mut slot = Slot::<Account>::default();
         let account = |name: &str| {
             let at = Moment { position: 1, event_id: uuid::Uuid::nil(), version: 1, recorded_at: chrono::DateTime::UNIX_EPOCH };
-            Account::evolve(None, 7, &ledger_events::account::AccountCreated { name: name.to_owned() }.into(), &at)
+            Account::evolve(None, AccountId(7), &ledger_events::account::AccountCreated { name: name.to_owned() }.into(), &at)
         };
         slot.keep(account("changed"));
         slot.keep(account("stored"));
-        assert_eq!(slot.find(7).map(|account| account.name.as_str()), Ok("changed"));
+        assert_eq!(slot.find(AccountId(7)).map(|account| account.name.as_str()), Ok("changed"));
     }
 }

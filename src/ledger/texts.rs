@@ -26,6 +26,9 @@ pub const FAILURE_REASON: &str = "payout.failure_reason";
 pub const WEBHOOK_NAME: &str = "webhook.name";
 pub const WEBHOOK_URL: &str = "webhook.url";
 pub const WEBHOOK_TOKEN: &str = "webhook.token";
+/// Note or reason of an operator for what a second one must approve, and the reason of the second one for rejecting it.
+pub const APPROVAL_NOTE: &str = "approval.note";
+pub const APPROVAL_REASON: &str = "approval.reason";
 /// Reason for an erasure; its id is the position of the event.
 pub const ERASURE_REASON: &str = "erasure.reason";
 
@@ -37,8 +40,16 @@ pub const REVOCATION_REASON: &str = "match.revocation_reason";
 /// never erased.
 pub const LOG_INCIDENT_REASON: &str = "log_incident.reason";
 
+/// Reason for voiding vouchers; its id is the position of the event. It is never erased, because it is about stock.
+pub const VOID_REASON: &str = "stock.void_reason";
+
 /// Name of the person who owns an operator's token. It is never erased, because the log must show who did what.
 pub const OPERATOR_NAME: &str = "operator.name";
+/// Email address of an operator's user, or another name that the identity provider states. It is never erased, because the
+/// log must show who did what.
+pub const OPERATOR_EMAIL: &str = "operator.email";
+/// Two-factor secret of an operator's user.
+pub const OPERATOR_TOTP: &str = "operator.totp";
 
 /// Prefix of what a sealed response is bound to. The hash of its idempotency key follows.
 pub const RESPONSE_KIND: &str = "idempotency";

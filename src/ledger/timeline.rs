@@ -10,16 +10,16 @@ use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
 use ledger_events::order::{CancelledBy, Order, OrderEvent};
 use ledger_events::webhook::WebhookEvent;
-use ledger_events::{Actor, Event, OrderId, Position, Recorded, ShardId, WebhookId};
+use ledger_events::{Actor, Event, OrderId, Position, Recorded, ReplayId, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryHistory};
-use ledger_projections::orders;
+use ledger_projections::state;
 use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
+use super::actors::{self, ActorNames};
 use super::history;
 use super::reader::{self, ReadError};
-use super::texts::{self, CANCEL_REASON, EMAIL, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
-use crate::ledger::operators;
+use super::texts::{self, CANCEL_REASON, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
 use crate::secrets::seal::{Keyring, Secret};
 
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +39,12 @@ impl From<sqlx::Error> for TimelineError {
 /// An order with its complete history, oldest first.
 #[derive(Debug)]
 pub struct Timeline {
-    /// State of the order after the last chapter.
+    /// State of the order after the last entry.
     pub order: Order,
     /// Texts of the order, and the names in its history.
     pub texts: Texts,
-    pub chapters: Vec<TimelineEntry>,
-    /// Number of events for reading codes that are left out of `chapters`.
+    pub entries: Vec<TimelineEntry>,
+    /// Number of events for reading codes that are left out of `entries`.
     pub left_out: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Who {
 /// A delivery with the name of its webhook, and the requests to retry it.
 #[derive(Debug)]
 pub struct TimelineDelivery {
-    pub told: DeliveryHistory,
+    pub delivery: DeliveryHistory,
     pub webhook_name: Option<Secret>,
     pub retries: Vec<(DateTime<Utc>, Who)>,
 }
@@ -93,23 +93,23 @@ pub async fn of_order(
     id: OrderId,
     upto: Option<Position>,
 ) -> Result<Option<Timeline>, TimelineError> {
-    let Past { order, told: recorded, left_out } = past_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
+    let Past { order, listed: recorded, left_out } = past_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
     let Some(order) = order else { return Ok(None) };
 
     let mut movements = movements(pool, shard, &order, &recorded).await?;
-    let told = deliveries::of_order(pool, shard, id).await?;
-    let retries = retries(pool, shard, &recorded, &told, upto).await?;
-    let names = Names::load(pool, keyring, shard, &order, &recorded, &told, &retries).await?;
-    let mut tellings: HashMap<Uuid, Vec<TimelineDelivery>> = HashMap::new();
-    for told in told {
-        let asked = retries.iter().filter(|r| r.is_of(&told)).map(|r| (r.at, names.who(r.actor))).collect();
-        let webhook_name = names.texts.get(&(WEBHOOK_NAME, told.webhook_id)).cloned();
-        tellings.entry(told.event_id).or_default().push(TimelineDelivery { told, webhook_name, retries: asked });
+    let histories = deliveries::of_order(pool, shard, id).await?;
+    let retries = retries(pool, shard, &recorded, &histories, upto).await?;
+    let names = Names::load(pool, keyring, shard, &order, &recorded, &histories, &retries).await?;
+    let mut by_event: HashMap<Uuid, Vec<TimelineDelivery>> = HashMap::new();
+    for delivery in histories {
+        let asked = retries.iter().filter(|r| r.is_of(&delivery)).map(|r| (r.at, names.who(r.actor))).collect();
+        let webhook_name = names.texts.get(&(WEBHOOK_NAME, delivery.webhook_id.0)).cloned();
+        by_event.entry(delivery.event_id).or_default().push(TimelineDelivery { delivery, webhook_name, retries: asked });
     }
-    let chapters = recorded.into_iter().filter_map(|recorded| {
+    let entries = recorded.into_iter().filter_map(|recorded| {
         let Event::Order(event) = &recorded.event else { return None };
         let reason = match event {
-            OrderEvent::OrderCancelled(_) => names.texts.get(&(CANCEL_REASON, id)).cloned(),
+            OrderEvent::OrderCancelled(_) => names.texts.get(&(CANCEL_REASON, id.0)).cloned(),
             OrderEvent::PersonalDataErased(_) => names.texts.get(&(ERASURE_REASON, recorded.moment.position)).cloned(),
             _ => None,
         };
@@ -118,28 +118,28 @@ pub async fn of_order(
             description: description(&order, event),
             reason,
             movement: movements.remove(&recorded.moment.position),
-            deliveries: tellings.remove(&recorded.moment.event_id).unwrap_or_default(),
+            deliveries: by_event.remove(&recorded.moment.event_id).unwrap_or_default(),
             recorded,
         })
     });
-    let chapters = chapters.collect();
-    Ok(Some(Timeline { order, texts: names.texts, chapters, left_out }))
+    let entries = entries.collect();
+    Ok(Some(Timeline { order, texts: names.texts, entries, left_out }))
 }
 
 /// An order's past state, and the events to list.
 struct Past {
     order: Option<Order>,
-    told: Vec<Recorded>,
+    listed: Vec<Recorded>,
     left_out: u64,
 }
 
 /// Loads the order's state at a position, and its events. A client that reads its codes again and again appends an event
 /// each time. After the first [`MOST_EVENTS`] events, only the latest reads are listed, together with all other events.
 async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, TimelineError> {
-    let (mut states, mut told, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
+    let (mut states, mut listed, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
     let (mut version, mut is_more) = (0, true);
     while is_more {
-        let page = reader::stream_after(pool, shard, "order", id, version, i64::MAX, MOST_EVENTS as i64).await?;
+        let page = reader::stream_after(pool, shard, "order", id.0, version, i64::MAX, MOST_EVENTS as i64).await?;
         is_more = page.len() == MOST_EVENTS;
         for stored in &page {
             let recorded = stored.decode()?;
@@ -149,9 +149,9 @@ async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> 
                 is_more = false;
                 break;
             }
-            orders::fold(&mut states, &recorded, event);
-            if told.len() < MOST_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
-                told.push(recorded);
+            state::fold(&mut states, &recorded);
+            if listed.len() < MOST_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
+                listed.push(recorded);
                 continue;
             }
             latest.push_back(recorded);
@@ -161,9 +161,9 @@ async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> 
             }
         }
     }
-    told.extend(latest);
-    told.sort_by_key(|recorded| recorded.moment.position);
-    Ok(Past { order: states.remove(&id), told, left_out })
+    listed.extend(latest);
+    listed.sort_by_key(|recorded| recorded.moment.position);
+    Ok(Past { order: states.remove(&id), listed, left_out })
 }
 
 /// Returns the movements of the order, by the position of the order's event. Each movement directly follows its event.
@@ -184,7 +184,7 @@ async fn movements(
     for stored in reader::stored_at(pool, shard, &next).await? {
         let recorded = stored.decode()?;
         if let (Event::Wallet(event), Some(wallet)) = (&recorded.event, &wallet)
-            && recorded.stream_id == wallet.id
+            && recorded.stream_id == wallet.id.0
             && let Some(movement) = Transaction::of(wallet, event, &recorded.moment)
             && movement.order_id == Some(order.id)
         {
@@ -198,14 +198,14 @@ async fn movements(
 struct Retry {
     webhook_id: WebhookId,
     event_id: Uuid,
-    replay_id: i64,
+    replay_id: ReplayId,
     at: DateTime<Utc>,
     actor: Actor,
 }
 
 impl Retry {
-    fn is_of(&self, told: &DeliveryHistory) -> bool {
-        (self.webhook_id, self.event_id, self.replay_id) == (told.webhook_id, told.event_id, told.replay_id)
+    fn is_of(&self, delivery: &DeliveryHistory) -> bool {
+        (self.webhook_id, self.event_id, self.replay_id) == (delivery.webhook_id, delivery.event_id, delivery.replay_id)
     }
 }
 
@@ -214,10 +214,11 @@ async fn retries(
     pool: &PgPool,
     shard: ShardId,
     recorded: &[Recorded],
-    told: &[DeliveryHistory],
+    histories: &[DeliveryHistory],
     upto: Option<Position>,
 ) -> Result<Vec<Retry>, TimelineError> {
-    let webhooks: Vec<WebhookId> = told.iter().map(|told| told.webhook_id).collect::<HashSet<_>>().into_iter().collect();
+    let webhooks: Vec<WebhookId> =
+        histories.iter().map(|delivery| delivery.webhook_id).collect::<HashSet<_>>().into_iter().collect();
     let events: Vec<Uuid> = recorded.iter().map(|r| r.moment.event_id).collect();
     let (mut after, upto) = (0, upto.unwrap_or(Position::MAX));
     let mut retries = vec![];
@@ -227,7 +228,7 @@ async fn retries(
             let recorded = stored.decode()?;
             if let Event::Webhook(WebhookEvent::DeliveryRetryRequested(e)) = &recorded.event {
                 retries.push(Retry {
-                    webhook_id: recorded.stream_id,
+                    webhook_id: WebhookId(recorded.stream_id),
                     event_id: e.event_id,
                     replay_id: e.replay_id,
                     at: recorded.moment.recorded_at,
@@ -244,7 +245,7 @@ async fn retries(
 
 /// Known names of actors, and the texts of the order.
 struct Names {
-    named: HashMap<Actor, String>,
+    named: ActorNames,
     texts: Texts,
 }
 
@@ -255,28 +256,15 @@ impl Names {
         shard: ShardId,
         order: &Order,
         recorded: &[Recorded],
-        told: &[DeliveryHistory],
+        histories: &[DeliveryHistory],
         retries: &[Retry],
     ) -> Result<Names, TimelineError> {
         let actors: HashSet<Actor> =
             recorded.iter().map(|r| r.metadata.actor).chain(retries.iter().map(|retry| retry.actor)).collect();
-        let ids = |id: fn(&Actor) -> Option<i64>| actors.iter().filter_map(id).collect::<Vec<_>>();
-        let mut named = HashMap::new();
-        let credentials = ids(|actor| if let Actor::Credential(id) = actor { Some(*id) } else { None });
-        if !credentials.is_empty() {
-            let mut connection = pool.acquire().await?;
-            let found = ledger_projections::accounts::load_credentials(&mut connection, shard, &credentials).await?;
-            named.extend(found.into_iter().map(|credential| (Actor::Credential(credential.id), credential.name)));
-        }
-        let of_service = ids(|actor| if let Actor::Operator(id) = actor { Some(*id) } else { None });
-        if !of_service.is_empty() {
-            let found = operators::names(pool, &of_service).await?;
-            named.extend(found.into_iter().map(|(id, name)| (Actor::Operator(id), name)));
-        }
-        let mut wanted: Vec<(&'static str, i64)> = vec![(METADATA, order.id)];
-        wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id)));
-        wanted.extend(ids(|actor| if let Actor::User(id) = actor { Some(*id) } else { None }).into_iter().map(|id| (EMAIL, id)));
-        wanted.extend(told.iter().map(|told| (WEBHOOK_NAME, told.webhook_id)));
+        let named = actors::names(pool, keyring, shard, &actors).await?;
+        let mut wanted: Vec<(&'static str, i64)> = vec![(METADATA, order.id.0)];
+        wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id.0)));
+        wanted.extend(histories.iter().map(|delivery| (WEBHOOK_NAME, delivery.webhook_id.0)));
         let is_erasure = |r: &&Recorded| matches!(r.event, Event::Order(OrderEvent::PersonalDataErased(_)));
         wanted.extend(recorded.iter().filter(is_erasure).map(|r| (ERASURE_REASON, r.moment.position)));
         wanted.sort_unstable();
@@ -289,11 +277,7 @@ impl Names {
     }
 
     fn who(&self, actor: Actor) -> Who {
-        let name = match actor {
-            Actor::User(id) => self.texts.get(&(EMAIL, id)).cloned(),
-            actor => self.named.get(&actor).map(Secret::new),
-        };
-        Who { actor, name }
+        Who { actor, name: self.named.get(&actor).cloned() }
     }
 }
 

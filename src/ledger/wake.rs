@@ -58,13 +58,13 @@ impl Topic {
 
     /// Sends one NOTIFY for all news since the last one, on a separate connection. Inside the writer's transaction,
     /// NOTIFY would take a lock on the whole database at commit.
-    async fn announce(self, line: DedicatedConnection, node: String, others: Others, heartbeat: Heartbeat) {
+    async fn announce(self, dedicated: DedicatedConnection, node: String, others: Others, heartbeat: Heartbeat) {
         let mut news = self.news_of_ours.subscribe();
         heartbeat.rest();
         while news.changed().await.is_ok() {
             heartbeat.beat();
             if others.are_there() {
-                notify(&line, self.channel, &node).await;
+                notify(&dedicated, self.channel, &node).await;
             }
             tokio::time::sleep(NOTIFY_PAUSE).await;
             heartbeat.rest();
@@ -83,9 +83,9 @@ impl Others {
     }
 }
 
-async fn notify(line: &DedicatedConnection, channel: &'static str, node: &str) {
+async fn notify(dedicated: &DedicatedConnection, channel: &'static str, node: &str) {
     let told = async {
-        let mut connection = line.acquire().await?;
+        let mut connection = dedicated.acquire().await?;
         sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(node).execute(&mut *connection).await?;
         connection.keep();
         Ok::<_, sqlx::Error>(())
@@ -137,14 +137,14 @@ impl Wake {
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
         let others = Others(watch::Sender::new(Instant::now()));
         let wake = Wake { log, deliveries, made_here, others, stop: CancellationToken::new() };
-        let line = connect::notifier(options);
+        let dedicated = connect::notifier(options);
         let node = Uuid::new_v4().to_string();
         for topic in wake.topics() {
             let heartbeat = heartbeats.background(format!("notifier {}", topic.channel));
-            wake.spawn(topic.clone().announce(line.clone(), node.clone(), wake.others.clone(), heartbeat), tasks);
+            wake.spawn(topic.clone().announce(dedicated.clone(), node.clone(), wake.others.clone(), heartbeat), tasks);
         }
         let heartbeat = heartbeats.background("listener");
-        wake.spawn(wake.clone().listen(connect::listener(options), line, node, heartbeat), tasks);
+        wake.spawn(wake.clone().listen(connect::listener(options), dedicated, node, heartbeat), tasks);
         wake
     }
 
@@ -193,10 +193,10 @@ impl Wake {
         self.stop.cancel();
     }
 
-    async fn listen(self, options: PgConnectOptions, line: DedicatedConnection, node: String, heartbeat: Heartbeat) {
+    async fn listen(self, options: PgConnectOptions, dedicated: DedicatedConnection, node: String, heartbeat: Heartbeat) {
         loop {
             heartbeat.beat();
-            if let Err(error) = self.listen_once(&options, &line, &node, &heartbeat).await {
+            if let Err(error) = self.listen_once(&options, &dedicated, &node, &heartbeat).await {
                 tracing::debug!(%error, "listening for other nodes' news was interrupted");
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
@@ -206,7 +206,7 @@ impl Wake {
     async fn listen_once(
         &self,
         options: &PgConnectOptions,
-        line: &DedicatedConnection,
+        dedicated: &DedicatedConnection,
         node: &str,
         heartbeat: &Heartbeat,
     ) -> Result<(), sqlx::Error> {
@@ -219,7 +219,7 @@ impl Wake {
                 let is_new = Notify::new();
                 tokio::select! {
                     // Announce this node only once it listens, so that it hears every node that then starts to notify it.
-                    () = say_hello(line, node, &is_new) => Ok(()),
+                    () = say_hello(dedicated, node, &is_new) => Ok(()),
                     ended = self.hear(&mut listener, node, &is_new, heartbeat) => ended,
                 }
             }
@@ -277,9 +277,9 @@ async fn close_hard(mut listener: PgListener, options: &PgConnectOptions, heartb
 }
 
 /// Announces this node every few seconds, and immediately when it hears of another node that may not know it.
-async fn say_hello(line: &DedicatedConnection, node: &str, is_new: &Notify) {
+async fn say_hello(dedicated: &DedicatedConnection, node: &str, is_new: &Notify) {
     loop {
-        notify(line, NODES, node).await;
+        notify(dedicated, NODES, node).await;
         _ = tokio::time::timeout(HELLO_PAUSE, is_new.notified()).await; // a timeout is fine too
     }
 }

@@ -6,18 +6,21 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
 use ledger_events::{Position, ShardId, UserId};
-use ledger_projections::write::{Head, JsonText, Write};
+use ledger_projections::write::{JsonText, Write};
 use ledger_projections::{ProjectionError, orders, row_type, wallets};
 use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, NewCredential, UserChange};
+use super::head::Head;
 use super::ip_blocks;
 use super::keys;
 use super::operators;
+use super::outbox;
 use super::reader::Stored;
 use super::stock;
 use super::texts::response_kind;
+use super::user_security;
 
 impl Batch {
     /// Writes the batch under the head lock. The caller commits.
@@ -36,9 +39,12 @@ impl Batch {
         self.streams.write(conn, self.shard).await?;
         self.write_credentials(conn).await?;
         ip_blocks::end(conn, &self.pending.lifted_ips).await?;
-        operators::write(conn, &self.pending.operators).await?;
+        operators::write(conn, self.shard, &self.pending.operators).await?;
         self.write_users(conn).await?;
+        user_security::write(conn, &self.pending.user_security).await?;
+        outbox::insert(conn, &self.pending.mails).await?;
         stock::insert(conn, self.shard, &self.pending.vouchers).await?;
+        stock::void(conn, self.shard, &self.pending.voided, self.head.recorded_at).await?;
         for erased in &self.pending.erased {
             erased.destroy(conn, self.shard).await?;
         }
@@ -51,9 +57,9 @@ impl Batch {
         let (shard, head) = (self.shard, &self.head);
         let from = Head { shard, position: head.position, event_id: head.last_event, epoch: head.epoch };
         if self.is_empty() {
-            return Ok(Write::looking_at(from));
+            return Ok(from.check());
         }
-        let mut write = Write::moving_now(from, self.end(), head.recorded_at);
+        let mut write = from.advance_if_recent(self.end(), head.recorded_at);
         let events = self.pending.events.iter().map(|e| EventRow::of(shard, e)).collect::<Result<Vec<_>, _>>()?;
         write.insert(EVENTS, &events, "");
         wallets::push(&mut write, shard, &self.streams.wallets.touched(), &self.pending.transactions);
@@ -169,7 +175,13 @@ impl Batch {
                         .bind(password_hash.expose())
                         .execute(&mut *conn)
                         .await?;
+                    user_security::end_resets(conn, *id).await?;
                     keep_user_mac(conn, *id, mac).await?
+                }
+                UserChange::EndOtherSessions { id, kept } => {
+                    let end = "UPDATE vault.sessions SET revoked_at = clock_timestamp()
+                               WHERE user_id = $1 AND id <> $2 AND revoked_at IS NULL";
+                    sqlx::query(end).bind(id).bind(kept).execute(&mut *conn).await?
                 }
                 UserChange::EndSessions(id) => {
                     let end =

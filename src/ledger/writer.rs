@@ -7,8 +7,8 @@
 //! - For pipelined commands, the writer decides on the state that the last batch left in the cache. One statement writes the
 //!   batch, only if the head still stands where the last batch left it: then nobody else has written.
 //!
-//! So the writer decides the next batch while the last one is on its way to the disk, and holds the head for one statement
-//! only ([`pipeline`]). Whatever fails there is run again in the first way.
+//! So the writer decides the next batch while the last one is on its way to the disk ([`pipeline`]). It holds the head for
+//! one statement only. Whatever fails there is run again in the first way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -313,8 +313,8 @@ impl Writer {
         Ok((batch, replies))
     }
 
-    /// Rolls a transaction back and keeps the connection. Returns false if that fails: the caller must not cache rows that were
-    /// read on the connection, because the next connection may lead to another server.
+    /// Rolls a transaction back and keeps the connection. Returns false if that fails. The caller must not cache rows that
+    /// were read on the connection then, because the next connection may lead to another server.
     async fn roll_back(&mut self, mut connection: PgConnection) -> bool {
         let rolled_back = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(&mut connection)).await;
         let is_well = matches!(rolled_back, Ok(Ok(_)));
@@ -324,9 +324,9 @@ impl Writer {
         is_well
     }
 
-    /// Finds out whether a batch was committed after the answer to COMMIT was lost. Waits at the head lock until the old backend
-    /// is gone, searches the log, and makes sure that a batch that is not there is never committed later. The writer writes
-    /// nothing else meanwhile, and callers whose deadline passes get 504.
+    /// Finds out whether a batch was committed after the answer to COMMIT was lost. Waits at the head lock until the old
+    /// backend is gone, and searches the log. Makes sure that a batch that is not there is never committed later. The writer
+    /// writes nothing else meanwhile, and callers whose deadline passes get 504.
     async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
         tracing::warn!(shard = self.shard, %first_event, "the answer to COMMIT is lost; searching the log for the batch");
         loop {

@@ -1,11 +1,12 @@
 //! Descriptions of the fields in which a row differs from the log.
 
+use ledger_events::OrderId;
 use ledger_projections::totals::Day;
 use ledger_projections::wallets::Transaction;
 
 /// Describes the fields in which a row differs from the log.
 pub fn differing(row: &Transaction, movement: &Transaction) -> String {
-    let text = |id: Option<i64>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+    let text = |id: Option<OrderId>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
     let named = |reference: &Option<String>| reference.clone().unwrap_or_else(|| "none".to_owned());
     let fields = [
         ("id", row.id.to_string(), movement.id.to_string()),

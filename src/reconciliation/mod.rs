@@ -10,6 +10,7 @@ pub mod render;
 mod report;
 pub mod statements;
 mod walk;
+pub mod workbook;
 
 use std::fmt;
 
@@ -63,7 +64,7 @@ impl Serialize for Amount {
 
 /// Sums of movements. `debits` and `refunds` add up those of orders and payouts. `adjustments` is credits minus debits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Moved {
+pub struct MovementSums {
     pub funding: Amount,
     pub debits: Amount,
     pub order_debits: Amount,
@@ -77,9 +78,9 @@ pub struct Moved {
     pub movements: i64,
 }
 
-impl From<&Sums> for Moved {
-    fn from(sums: &Sums) -> Moved {
-        Moved {
+impl From<&Sums> for MovementSums {
+    fn from(sums: &Sums) -> MovementSums {
+        MovementSums {
             funding: Amount(sums.funding),
             debits: Amount(sums.debits()),
             order_debits: Amount(sums.order_debits),
@@ -107,7 +108,7 @@ pub struct WalletFigures {
     pub currency: Option<String>,
     pub opening_balance: Amount,
     #[serde(flatten)]
-    pub moved: Moved,
+    pub moved: MovementSums,
     pub closing_balance: Amount,
 }
 
@@ -118,7 +119,7 @@ pub struct CurrencyFigures {
     pub wallets: i64,
     pub opening_balance: Amount,
     #[serde(flatten)]
-    pub moved: Moved,
+    pub moved: MovementSums,
     pub closing_balance: Amount,
 }
 
@@ -128,7 +129,7 @@ pub struct DayFigures {
     pub day: NaiveDate,
     pub currency: String,
     #[serde(flatten)]
-    pub moved: Moved,
+    pub moved: MovementSums,
 }
 
 /// State of a shard's log to which the figures refer.
@@ -269,7 +270,11 @@ impl fmt::Display for Difference {
             [position] => write!(f, ", position {position}")?,
             _ => write!(f, ", positions {}", positions.join(", "))?,
         }
-        let subject = [("order", self.order_id), ("payout", self.payout_id), ("wallet", self.wallet_id)];
+        let subject = [
+            ("order", self.order_id.map(|id| id.0)),
+            ("payout", self.payout_id.map(|id| id.0)),
+            ("wallet", self.wallet_id.map(|id| id.0)),
+        ];
         if let Some((kind, id)) = subject.into_iter().find_map(|(kind, id)| Some((kind, id?))) {
             write!(f, ": {kind} {id}")?;
         }

@@ -2,7 +2,7 @@
 
 use ledger_projections::envelope::iso8601;
 
-use super::{DayFigures, Difference, Moved, Report, WalletFigures};
+use super::{DayFigures, Difference, MovementSums, Report, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
 /// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
@@ -60,7 +60,7 @@ fn line(cells: &[(&str, String)]) -> [String; COLUMNS.len()] {
     COLUMNS.map(|column| cells.iter().find(|(name, _)| *name == column).map(|(_, cell)| cell.clone()).unwrap_or_default())
 }
 
-fn moved(moved: &Moved) -> Vec<(&'static str, String)> {
+fn moved(moved: &MovementSums) -> Vec<(&'static str, String)> {
     vec![
         ("funding", moved.funding.to_string()),
         ("debits", moved.debits.to_string()),
@@ -159,7 +159,7 @@ const FIGURES: [&str; 5] = ["funding", "debits", "refunds", "adjustments", "move
 
 /// Renders the tables for a terminal: currencies, wallets and days.
 pub fn tables(report: &Report) -> String {
-    let figures = |moved: &Moved| {
+    let figures = |moved: &MovementSums| {
         [
             moved.funding.to_string(),
             moved.debits.to_string(),

@@ -15,7 +15,7 @@ use bank_statements::matching::{self, Open, Outcome, Tolerance};
 use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
 use ledger_database::PgPool;
-use ledger_events::reconciliation::{Decision, Statement, StatementFormat, StatementImported};
+use ledger_events::reconciliation::{BankStatement, Decision, StatementFormat, StatementImported};
 use ledger_events::{Currency, ShardId, StatementId};
 use ledger_projections::{ProjectionError, statements};
 use sha2::{Digest, Sha256};
@@ -156,7 +156,7 @@ struct Kept {
 async fn load(
     pool: &PgPool,
     keyring: &Keyring,
-    statement: &Statement,
+    statement: &BankStatement,
     days: &RangeInclusive<NaiveDate>,
     most: usize,
     lines: &mut Vec<Kept>,
@@ -220,7 +220,7 @@ fn mark_duplicates(all: &mut [Kept]) {
 /// Lines of a statement with their results, and the fundings and payouts that no line matches.
 #[derive(Debug)]
 pub struct Matching {
-    pub lines: Vec<(BankLine, Found)>,
+    pub lines: Vec<(BankLine, LineMatch)>,
     /// Fundings and payouts on the statement's days and in its currencies that no line of any statement is matched with.
     /// The flag is true for those that an ambiguous line names.
     pub unmatched: Vec<(Candidate, bool)>,
@@ -228,7 +228,7 @@ pub struct Matching {
 
 /// Result of matching a line, with the funding, payout or line that it is matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LineMatch {
     Matched(Candidate),
     Decided(Decision),
     Ambiguous {
@@ -244,7 +244,7 @@ pub enum Found {
     Duplicate,
 }
 
-impl Found {
+impl LineMatch {
     /// Returns the name that JSON and CSV use.
     pub fn name(&self) -> &'static str {
         match self {
@@ -287,7 +287,7 @@ pub async fn run(
     pool: &PgPool,
     keyring: &Keyring,
     shards: &[ShardId],
-    statement: &Statement,
+    statement: &BankStatement,
     tolerance: Tolerance,
     limits: Limits,
 ) -> Result<Matching, StatementError> {
@@ -333,16 +333,17 @@ pub async fn run(
         }
     }
     let found = |kept: &Kept, outcome: &Outcome| match outcome {
-        Outcome::Matched(at) => Found::Matched(candidates[*at].clone()),
-        Outcome::Decided => kept.decided.map_or(Found::Unmatched, Found::Decided),
+        Outcome::Matched(at) => LineMatch::Matched(candidates[*at].clone()),
+        Outcome::Decided => kept.decided.map_or(LineMatch::Unmatched, LineMatch::Decided),
         Outcome::Ambiguous { candidates: named, why } => {
-            Found::Ambiguous { candidates: named.iter().map(|at| candidates[*at].clone()).collect(), why }
+            LineMatch::Ambiguous { candidates: named.iter().map(|at| candidates[*at].clone()).collect(), why }
         }
-        Outcome::Unmatched => Found::Unmatched,
-        Outcome::Reversed(other) => Found::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
-        Outcome::Duplicate => Found::Duplicate,
+        Outcome::Unmatched => LineMatch::Unmatched,
+        Outcome::Reversed(other) => LineMatch::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
+        Outcome::Duplicate => LineMatch::Duplicate,
     };
-    let lines: Vec<(BankLine, Found)> = (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
+    let lines: Vec<(BankLine, LineMatch)> =
+        (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
     let currencies: HashSet<&str> = lines.iter().map(|(line, _)| &*line.currency).collect();
     let is_missing = |candidate: &Candidate| {
         let is_of_statement = (first..=last).contains(&candidate.entry.day) && currencies.contains(&*candidate.entry.currency);

@@ -8,10 +8,10 @@ use ledger_database::{PgConnection, PgPool};
 use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::{Payout, PayoutEvent};
 use ledger_events::wallet::{Direction, Movement, Purpose, Wallet, WalletEvent};
-use ledger_events::{AccountId, Event, Money, Position, Recorded, ShardId, StreamType, WalletId};
+use ledger_events::{AccountId, Event, Id, Money, OrderId, PayoutId, Position, Recorded, ShardId, StreamType, WalletId};
 use ledger_projections::totals::{Bounds, Day, Folded, Standing};
 use ledger_projections::wallets::Transaction;
-use ledger_projections::{orders, payouts, totals, wallets};
+use ledger_projections::{state, totals, wallets};
 
 use super::differing::{differing, differing_day};
 use super::{Difference, DifferenceKind, Differences, ReconcileError};
@@ -36,7 +36,7 @@ pub async fn walk(
     progress: &impl Fn(Progress),
 ) -> Result<i64, ReconcileError> {
     let mut conn = pool.acquire().await?;
-    let mut walk = Walk::new(shard, account, bounds, differences);
+    let mut walk = PeriodCheck::new(shard, account, bounds, differences);
     let mut at = bounds.after;
     while at < bounds.upto {
         let window = bounds.upto.min(at.saturating_add(WINDOW));
@@ -61,7 +61,7 @@ pub async fn walk_over(
     differences: &mut Differences,
 ) -> Result<i64, ReconcileError> {
     let mut conn = pool.acquire().await?;
-    let mut walk = Walk::new(shard, Some(account), bounds, differences);
+    let mut walk = PeriodCheck::new(shard, Some(account), bounds, differences);
     let mut at = bounds.after;
     for positions in positions.chunks(usize::try_from(PAGE_EVENTS).unwrap_or(usize::MAX)) {
         let page = reader::stored_at(&mut *conn, shard, positions).await?;
@@ -74,12 +74,12 @@ pub async fn walk_over(
     walk.end(&mut conn).await
 }
 
-struct Walk<'a> {
+struct PeriodCheck<'a> {
     shard: ShardId,
     account: Option<AccountId>,
     bounds: &'a Bounds,
     /// Movement that the previous event requires to follow it.
-    owed: Option<ExpectedMovement>,
+    expected: Option<ExpectedMovement>,
     /// State of each wallet after the log's movements so far.
     wallets: HashMap<WalletId, Wallet>,
     /// Movements of the day that is being read.
@@ -91,13 +91,13 @@ struct Walk<'a> {
     differences: &'a mut Differences,
 }
 
-impl<'a> Walk<'a> {
-    fn new(shard: ShardId, account: Option<AccountId>, bounds: &'a Bounds, differences: &'a mut Differences) -> Walk<'a> {
-        Walk {
+impl<'a> PeriodCheck<'a> {
+    fn new(shard: ShardId, account: Option<AccountId>, bounds: &'a Bounds, differences: &'a mut Differences) -> PeriodCheck<'a> {
+        PeriodCheck {
             shard,
             account,
             bounds,
-            owed: None,
+            expected: None,
             wallets: HashMap::new(),
             days: Folded::default(),
             unchecked: bounds.whole.0,
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
             }
             self.settle(conn, Some(recorded)).await?;
             self.rules(recorded, &mut orders, &mut payouts);
-            self.owed = ExpectedMovement::by(recorded);
+            self.expected = ExpectedMovement::by(recorded);
             if let Event::Wallet(event) = &recorded.event {
                 self.days.step(recorded);
                 movements.extend(self.movement(recorded, event).map(|row| (recorded.moment.position, row)));
@@ -158,8 +158,9 @@ impl<'a> Walk<'a> {
     async fn meet_wallets(&mut self, conn: &mut PgConnection, events: &[Recorded]) -> Result<(), ReconcileError> {
         let mut unknown: HashMap<WalletId, i64> = HashMap::new();
         for recorded in events.iter().filter(|r| r.stream_type == StreamType::Wallet && r.moment.version > 1) {
-            if !self.wallets.contains_key(&recorded.stream_id) {
-                unknown.entry(recorded.stream_id).or_insert(recorded.moment.version);
+            let id = WalletId(recorded.stream_id);
+            if !self.wallets.contains_key(&id) {
+                unknown.entry(id).or_insert(recorded.moment.version);
             }
         }
         if unknown.is_empty() {
@@ -173,13 +174,14 @@ impl<'a> Walk<'a> {
                 continue; // the walk reads this event itself
             }
             wallets::fold(&mut self.wallets, &recorded, event);
-            if let Some(wallet) = self.wallets.get_mut(&recorded.stream_id) {
+            let id = WalletId(recorded.stream_id);
+            if let Some(wallet) = self.wallets.get_mut(&id) {
                 if let Some(movement) = Movement::of(event) {
                     wallet.balance = movement.balance_after;
                 }
                 let Wallet { account_id, currency, balance, .. } = *wallet;
                 let standing = Standing { account_id, currency, balance: balance.decimal() };
-                self.days.standing.insert(recorded.stream_id, standing);
+                self.days.standing.insert(id, standing);
             }
         }
         Ok(())
@@ -193,13 +195,14 @@ impl<'a> Walk<'a> {
             Event::Wallet(WalletEvent::WalletRefunded(e)) => Some((next, e.purpose, true)),
             _ => None,
         });
-        if let Some(owed) = self.owed.take() {
-            let following = next.filter(|next| next.moment.position == owed.position + 1);
-            if let Some(problem) = owed.unmet_by(following) {
-                let positions = vec![owed.position, owed.position + 1];
-                self.add(kind_of(owed.purpose, owed.is_refund), owed.purpose, positions, problem);
+        if let Some(expected) = self.expected.take() {
+            let following = next.filter(|next| next.moment.position == expected.position + 1);
+            if let Some(problem) = expected.unmet_by(following) {
+                let positions = vec![expected.position, expected.position + 1];
+                self.add(kind_of(expected.purpose, expected.is_refund), expected.purpose, positions, problem);
             }
-            let is_it = moved.is_some_and(|(_, purpose, is_refund)| (purpose, is_refund) == (owed.purpose, owed.is_refund));
+            let is_it =
+                moved.is_some_and(|(_, purpose, is_refund)| (purpose, is_refund) == (expected.purpose, expected.is_refund));
             if following.is_some() && is_it {
                 return Ok(()); // this is the required movement, correct or not
             }
@@ -217,15 +220,15 @@ impl<'a> Walk<'a> {
     /// Returns the positions at which an order or payout moved money.
     async fn movement_positions_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
         let (stream, id) = match purpose {
-            Purpose::Order(id) => ("order", id),
-            Purpose::Payout(id) => ("payout", id),
+            Purpose::Order(id) => ("order", id.0),
+            Purpose::Payout(id) => ("payout", id.0),
         };
         let (mut positions, mut version) = (vec![], 0);
         // A stream can be long, because each read of an order's codes is an event.
         loop {
             let events = reader::stream_after(&mut *conn, self.shard, stream, id, version, i64::MAX, STREAM_EVENTS).await?;
             let moving = events.iter().filter_map(|stored| ExpectedMovement::by(&stored.decode().ok()?));
-            positions.extend(moving.flat_map(|owed| [owed.position, owed.position + 1]));
+            positions.extend(moving.flat_map(|expected| [expected.position, expected.position + 1]));
             match events.last() {
                 Some(last) if i64::try_from(events.len()).is_ok_and(|n| n == STREAM_EVENTS) => version = last.version,
                 _ => return Ok(positions),
@@ -243,10 +246,11 @@ impl<'a> Walk<'a> {
 
     /// Checks that an order costs its price, that its refund follows the refund rule, and that a payout is refunded in
     /// full.
-    fn rules(&mut self, recorded: &Recorded, orders: &mut HashMap<i64, Order>, payouts: &mut HashMap<i64, Payout>) {
-        let (id, position) = (recorded.stream_id, recorded.moment.position);
+    fn rules(&mut self, recorded: &Recorded, orders: &mut HashMap<OrderId, Order>, payouts: &mut HashMap<PayoutId, Payout>) {
+        let position = recorded.moment.position;
         match &recorded.event {
             Event::Order(event) => {
+                let id = OrderId(recorded.stream_id);
                 let before = orders.get(&id);
                 let problem = match event {
                     OrderEvent::OrderPlaced(_) => {
@@ -261,9 +265,10 @@ impl<'a> Walk<'a> {
                     let placed = before.map(|order| order.placed_position);
                     self.add(kind, Purpose::Order(id), placed.into_iter().chain([position]).collect(), problem);
                 }
-                orders::fold(orders, recorded, event);
+                state::fold(orders, recorded);
             }
             Event::Payout(event) => {
+                let id = PayoutId(recorded.stream_id);
                 if let Some(problem) = rules::of_payout(payouts.get(&id), event) {
                     let kind = match event {
                         PayoutEvent::PayoutFailed(_) | PayoutEvent::PayoutCancelled(_) => DifferenceKind::PayoutRefund,
@@ -272,7 +277,7 @@ impl<'a> Walk<'a> {
                     };
                     self.add(kind, Purpose::Payout(id), vec![position], problem);
                 }
-                payouts::fold(payouts, recorded);
+                state::fold(payouts, recorded);
             }
             _ => {}
         }
@@ -280,9 +285,10 @@ impl<'a> Walk<'a> {
 
     /// Applies a movement to its wallet. Returns the row that the movement should have.
     fn movement(&mut self, recorded: &Recorded, event: &WalletEvent) -> Option<Transaction> {
-        let before = self.wallets.get(&recorded.stream_id).map_or(Money::ZERO, |wallet| wallet.balance);
+        let wallet_id = WalletId(recorded.stream_id);
+        let before = self.wallets.get(&wallet_id).map_or(Money::ZERO, |wallet| wallet.balance);
         wallets::fold(&mut self.wallets, recorded, event);
-        let wallet = self.wallets.get_mut(&recorded.stream_id)?;
+        let wallet = self.wallets.get_mut(&wallet_id)?;
         let movement = Movement::of(event)?;
         let after = match movement.direction {
             Direction::Credit => before.checked_add(movement.amount),
@@ -292,8 +298,7 @@ impl<'a> Walk<'a> {
             let (id, said) = (movement.transaction_id, movement.balance_after);
             let problem = format!("transaction {id} of {} says the balance after {before} is {said}", movement.amount);
             let position = recorded.moment.position;
-            let difference =
-                Difference::of_wallet(DifferenceKind::BalanceAfter, self.shard, recorded.stream_id, vec![position], problem);
+            let difference = Difference::of_wallet(DifferenceKind::BalanceAfter, self.shard, wallet_id, vec![position], problem);
             self.differences.add(difference);
         }
         // Continue from the balance that this event states, so that one error is reported only once.
@@ -389,17 +394,19 @@ async fn states_before(
     shard: ShardId,
     events: &[Recorded],
     first: Position,
-) -> Result<(HashMap<i64, Order>, HashMap<i64, Payout>), ReconcileError> {
-    let ids = |is_wanted: fn(&Event) -> bool| {
-        let mut ids: Vec<i64> = events.iter().filter(|r| is_wanted(&r.event)).map(|r| r.stream_id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    };
-    let cancelled = ids(|event| matches!(event, Event::Order(OrderEvent::OrderCancelled(_))));
-    let settled = ids(|event| matches!(event, Event::Payout(_)));
+) -> Result<(HashMap<OrderId, Order>, HashMap<PayoutId, Payout>), ReconcileError> {
+    let cancelled = ids(events, |event| matches!(event, Event::Order(OrderEvent::OrderCancelled(_))));
+    let settled = ids(events, |event| matches!(event, Event::Payout(_)));
     let orders = reader::orders_before(&mut *conn, shard, &cancelled, first).await?;
     Ok((orders, reader::payouts_before(conn, shard, &settled, first).await?))
+}
+
+/// Returns the streams of the wanted events, without duplicates. The wanted events must be of one kind of stream.
+fn ids<T: Id>(events: &[Recorded], is_wanted: fn(&Event) -> bool) -> Vec<T> {
+    let mut ids: Vec<T> = events.iter().filter(|r| is_wanted(&r.event)).map(|r| T::new(r.stream_id)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 fn kind_of(purpose: Purpose, is_refund: bool) -> DifferenceKind {

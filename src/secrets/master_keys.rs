@@ -46,14 +46,14 @@ fn list(ids: &[KeyId]) -> String {
 
 /// Master key known to the database.
 #[derive(Clone, Debug, FromRow)]
-pub struct Known {
+pub struct RegisteredKey {
     key_id: Vec<u8>,
     check_value: Vec<u8>,
     pub state: String,
     pub created_at: DateTime<Utc>,
 }
 
-impl Known {
+impl RegisteredKey {
     pub fn id(&self) -> Result<KeyId, SealError> {
         KeyId::try_from(&self.key_id[..])
     }
@@ -64,7 +64,7 @@ impl Known {
 }
 
 /// Loads every key known to the database, oldest first.
-pub async fn load(db: impl PgExecutor<'_>) -> Result<Vec<Known>, sqlx::Error> {
+pub async fn load(db: impl PgExecutor<'_>) -> Result<Vec<RegisteredKey>, sqlx::Error> {
     sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY created_at, key_id")
         .fetch_all(db)
         .await
@@ -114,13 +114,13 @@ async fn found(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
 }
 
 /// Seals under the current one of these keys from now on; under none if that fails.
-pub fn adopt(keyring: &Keyring, known: &[Known]) -> Result<(), KeyError> {
+pub fn adopt(keyring: &Keyring, known: &[RegisteredKey]) -> Result<(), KeyError> {
     let adopted = check(keyring, known);
     keyring.seal_under(adopted.as_ref().ok().copied());
     adopted.map(|_| ())
 }
 
-fn check(keyring: &Keyring, known: &[Known]) -> Result<KeyId, KeyError> {
+fn check(keyring: &Keyring, known: &[RegisteredKey]) -> Result<KeyId, KeyError> {
     let current = known.iter().find(|known| known.is_current()).ok_or(KeyError::NoneCurrent)?;
     let id = current.id()?;
     let (roots, requires_macs) = keyring.open_roots(id, &current.check_value).map_err(|error| match error {
@@ -139,7 +139,7 @@ fn check(keyring: &Keyring, known: &[Known]) -> Result<KeyId, KeyError> {
 /// Makes a key of the key file the current one, on every node that holds it.
 pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result<(), KeyError> {
     let mut tx = pool.begin().await?;
-    let locked: Vec<Known> =
+    let locked: Vec<RegisteredKey> =
         sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY key_id FOR UPDATE")
             .fetch_all(&mut *tx)
             .await?;
@@ -165,7 +165,7 @@ pub async fn make_current(pool: &PgPool, keyring: &Keyring, id: KeyId) -> Result
 /// Records, for every node, that rows without a MAC no longer grant access.
 pub async fn require_macs(pool: &PgPool, keyring: &Keyring) -> Result<(), KeyError> {
     let mut tx = pool.begin().await?;
-    let locked: Vec<Known> =
+    let locked: Vec<RegisteredKey> =
         sqlx::query_as("SELECT key_id, check_value, state, created_at FROM vault.master_keys ORDER BY key_id FOR UPDATE")
             .fetch_all(&mut *tx)
             .await?;

@@ -3,7 +3,8 @@
 //! It is for a ledger to which nodes of a release without MACs have written, once none of those nodes is left.
 
 use chrono::{DateTime, Utc};
-use ledger_database::PgPool;
+use ledger_database::{FromRow, PgPool};
+use ledger_events::restrictions::Restrictions;
 use ledger_events::{AccountId, CredentialId, UserId};
 
 use super::SIGNING_SECRET;
@@ -14,8 +15,19 @@ use super::seal::{Keyring, SealError};
 /// Rows per statement.
 const STEP: i64 = 500;
 
-/// Credential, account, hashes of the key and the secret, sealed signing secret.
-type CredentialRow = (CredentialId, AccountId, Vec<u8>, Vec<u8>, Option<Vec<u8>>);
+/// Credential, with what its MACs cover.
+#[derive(FromRow)]
+struct CredentialRow {
+    credential_id: CredentialId,
+    account_id: AccountId,
+    key_hash: Vec<u8>,
+    secret_hash: Vec<u8>,
+    /// Sealed.
+    signing_secret: Option<Vec<u8>>,
+    scopes: Option<Vec<String>>,
+    expires_at: Option<DateTime<Utc>>,
+    networks: Option<Vec<String>>,
+}
 /// User, account, password hash, MAC, and whether the log commits to the MAC.
 type UserRow = (UserId, AccountId, String, Option<Vec<u8>>, bool);
 /// Session, user, account, hash and expiry of the portal cookie.
@@ -61,8 +73,10 @@ async fn credentials(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingErr
     let (mut sealed, mut after) = (0, 0);
     loop {
         let rows: Vec<CredentialRow> = sqlx::query_as(
-            "SELECT v.credential_id, c.account_id, v.key_hash, v.secret_hash, v.signing_secret
+            "SELECT v.credential_id, c.account_id, v.key_hash, v.secret_hash, v.signing_secret, r.scopes, r.expires_at,
+                r.allowed_networks::text[] AS networks
              FROM vault.credentials v JOIN credentials c ON c.id = v.credential_id
+             LEFT JOIN credential_restrictions r ON r.id = v.credential_id
              LEFT JOIN vault.credential_macs m ON m.credential_id = v.credential_id
              WHERE v.credential_id > $1 AND (m.mac IS NULL OR (m.secret_mac IS NULL AND v.signing_secret IS NOT NULL))
              ORDER BY v.credential_id LIMIT $2",
@@ -71,13 +85,18 @@ async fn credentials(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingErr
         .bind(STEP)
         .fetch_all(pool)
         .await?;
-        let Some((last, ..)) = rows.last() else { return Ok(sealed) };
-        after = *last;
+        let Some(last) = rows.last() else { return Ok(sealed) };
+        after = last.credential_id.0;
+        let ids: Vec<CredentialId> = rows.iter().map(|row| row.credential_id).collect();
         let (mut macs, mut secret_macs) = (vec![], vec![]);
-        for (id, account_id, key_hash, secret_hash, signing_secret) in &rows {
-            macs.push(keyring.row_mac(Row::Credential { id: *id, account_id: *account_id, key_hash, secret_hash })?);
-            let secret = signing_secret.as_ref().map(|sealed| keyring.open_text(SIGNING_SECRET, *id, sealed)).transpose()?;
-            let mac = |secret: super::seal::Secret| keyring.row_mac(Row::SigningSecret { id: *id, secret: secret.expose() });
+        for row in rows {
+            let CredentialRow { credential_id: id, account_id, key_hash, secret_hash, signing_secret, .. } = &row;
+            let restrictions = Restrictions::from_columns(row.scopes.as_deref(), row.expires_at, row.networks.as_deref());
+            let restrictions = &restrictions.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+            let (id, account_id) = (*id, *account_id);
+            macs.push(keyring.row_mac(Row::Credential { id, account_id, key_hash, secret_hash, restrictions })?);
+            let secret = signing_secret.as_ref().map(|sealed| keyring.open_text(SIGNING_SECRET, id.0, sealed)).transpose()?;
+            let mac = |secret: super::seal::Secret| keyring.row_mac(Row::SigningSecret { id, secret: secret.expose() });
             secret_macs.push(secret.map(mac).transpose()?);
         }
         let written = sqlx::query(
@@ -86,7 +105,7 @@ async fn credentials(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingErr
              ON CONFLICT (credential_id) DO UPDATE
              SET mac = coalesce(m.mac, excluded.mac), secret_mac = coalesce(m.secret_mac, excluded.secret_mac)",
         )
-        .bind(rows.iter().map(|row| row.0).collect::<Vec<_>>())
+        .bind(ids)
         .bind(macs.iter().map(|mac| &mac[..]).collect::<Vec<_>>())
         .bind(secret_macs.iter().map(|mac| mac.as_ref().map(|mac| &mac[..])).collect::<Vec<_>>())
         .execute(pool)
@@ -130,7 +149,7 @@ async fn users(pool: &PgPool, keyring: &Keyring) -> Result<u64, SealingError> {
         .fetch_all(pool)
         .await?;
         let Some((last, ..)) = rows.last() else { return Ok(sealed) };
-        after = *last;
+        after = last.0;
         for (id, account_id, password_hash, mac, is_committed) in &rows {
             let made = keyring.row_mac(Row::User { id: *id, account_id: *account_id, password_hash })?;
             if mac.as_ref().is_some_and(|mac| *is_committed || mac[..] == made) {

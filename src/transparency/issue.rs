@@ -47,10 +47,10 @@ impl From<sqlx::Error> for IssueError {
 /// Returns [`IssueError::NotYet`] when the tree does not cover the events in time, or the witnesses do not cosign it in
 /// time. Returns [`IssueError::TooMany`] rather than a partial receipt.
 pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum: &Quorum) -> Result<Receipt, IssueError> {
-    if !reader::stream_after(pool, shard, "order", order, MOST_EVENTS, i64::MAX, 1).await?.is_empty() {
+    if !reader::stream_after(pool, shard, "order", order.0, MOST_EVENTS, i64::MAX, 1).await?.is_empty() {
         return Err(IssueError::TooMany);
     }
-    let mut events = reader::stream_after(pool, shard, "order", order, 0, i64::MAX, MOST_EVENTS).await?;
+    let mut events = reader::stream_after(pool, shard, "order", order.0, 0, i64::MAX, MOST_EVENTS).await?;
     let named = |stored: &Stored| serde_json::from_str::<Named>(&stored.data).ok()?.transaction_id;
     let movements: Vec<TransactionId> = events.iter().filter_map(named).collect();
     events.extend(reader::movements(pool, shard, &movements).await?);

@@ -7,13 +7,13 @@
 pub mod cosignature;
 pub mod incidents;
 pub mod issue;
-pub mod memory;
 pub mod peers;
 pub mod projector;
 pub mod proof;
 pub mod receipt;
 mod refusal;
 pub mod signer;
+pub mod signer_state;
 pub mod store;
 pub mod witness;
 
@@ -38,7 +38,7 @@ pub enum TreeError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
-    Memory(#[from] memory::MemoryError),
+    SignerState(#[from] signer_state::SignerStateError),
     #[error(transparent)]
     Checkpoint(#[from] transparency_log::checkpoint::CheckpointError),
     #[error("interrupted")]

@@ -1,5 +1,5 @@
-//! The other nodes that sign the same log: their open refusals, and whether they have compared their memories with the
-//! database server that is in use now.
+//! The other nodes that sign the same log. Reads their open refusals, and whether they have compared their states with the
+//! current database server.
 
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
@@ -8,9 +8,9 @@ use transparency_log::merkle::Hash;
 use uuid::Uuid;
 
 use super::Refusal;
-use super::memory::Remembered;
+use super::signer_state::Remembered;
 
-/// A signing node, identified by the id of its memory.
+/// A signing node, identified by the id of its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub node: Uuid,
@@ -43,8 +43,8 @@ impl Recorded {
     }
 }
 
-/// One row of the query in [`Peers::read`]: the current server, then a signer's node id, its host, and whether it has
-/// compared its memory with the current server.
+/// One row of the query in [`Peers::read`]: the current server, then a signer's node id and host. The last column tells
+/// whether it has compared its state with that server.
 type SignerRow = (String, Option<Uuid>, Option<String>, Option<bool>);
 
 /// The signers of a shard's log, as the database records them.
@@ -52,9 +52,9 @@ type SignerRow = (String, Option<Uuid>, Option<String>, Option<bool>);
 pub struct Peers {
     /// Identifies the server process and the database. The value changes after a failover or a restore.
     server: String,
-    /// Whether the database records that this node has compared its memory with the current server.
+    /// Whether the database records that this node has compared its state with the current server.
     is_known: bool,
-    /// Other nodes that have not compared their memories with the current server.
+    /// Other nodes that have not compared their states with the current server.
     pub unheard: Vec<Identity>,
     /// Open refusals of all nodes, including this one's.
     refusals: Vec<Recorded>,
@@ -100,7 +100,7 @@ impl Peers {
         self.refusals.iter().find(|refusal| refusal.node == me.node)
     }
 
-    /// Records, for the other nodes, that this node has compared its memory with the current server.
+    /// Records, for the other nodes, that this node has compared its state with the current server.
     pub async fn appear(&self, conn: &mut PgConnection, shard: ShardId, me: &Identity) -> Result<(), sqlx::Error> {
         if self.is_known {
             return Ok(());
@@ -118,7 +118,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Stops waiting for the nodes that have not compared their memories: deletes their records.
+    /// Stops waiting for the nodes that have not compared their states: deletes their records.
     pub async fn give_up(&self, conn: &mut PgConnection, shard: ShardId) -> Result<(), sqlx::Error> {
         let unheard: Vec<Uuid> = self.unheard.iter().map(|peer| peer.node).collect();
         sqlx::query("DELETE FROM log_signers WHERE shard_id = $1 AND node = ANY($2) AND server <> $3")
@@ -155,7 +155,7 @@ pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec
 }
 
 /// Records a refusal of this node, on disk when this returns. The refusal stays open until the node withdraws it. While
-/// it is open, the tree that was recorded first stays, because the node may have lost its memory since.
+/// it is open, the tree that was recorded first stays, because the node may have lost its state since.
 pub async fn refuse(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -194,7 +194,7 @@ pub async fn refuse(
     tx.commit().await
 }
 
-/// Withdraws this node's refusal, because the log agrees with the node's memory after all.
+/// Withdraws this node's refusal, because the log agrees with the node's state after all.
 pub async fn withdraw(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE log_refusals SET withdrawn_at = clock_timestamp()

@@ -1,5 +1,5 @@
 //! Grows each shard's Merkle tree with its log, and signs the resulting checkpoints. One node at a time works on a shard,
-//! by locking the shard's checkpoint row. Every node compares the tree with its own memory.
+//! by locking the shard's checkpoint row. Every node compares the tree with its own signer state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use transparency_log::merkle::leaf_hash;
 use transparency_log::tile::Edge;
 
 use super::incidents;
-use super::memory::{Memory, MemoryError, Remembered};
 use super::peers::{self, Identity, Peers};
 use super::refusal::Standing;
 use super::signer::{Origin, Signer};
+use super::signer_state::{Remembered, SignerState, SignerStateError};
 use super::store::{self, Published};
 use super::{Refusal, TreeError};
 use crate::ledger::{Ledger, connect, reader};
@@ -33,21 +33,21 @@ const IDLE: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Pause after a refusal, which only a person can resolve.
 const REFUSED: Duration = Duration::from_secs(5);
-/// Longest wait, on a new database server, for every other node to compare its memory with it. Nothing is signed in the
+/// Longest wait, on a new database server, for every other node to compare its state with it. Nothing is signed in the
 /// meantime. A node whose connection died with the old server is back within that time. A node that is gone for good no
 /// longer blocks signing afterwards.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Outcome of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SigningStep {
     /// The step signed a tree of this size. `is_more`: the log may have more events waiting.
     Signed { size: u64, is_more: bool },
     /// The log had no new events.
     Idle,
-    /// Another node holds the tree. The tree that it has published is consistent with this node's memory.
+    /// Another node holds the tree. The tree that it has published is consistent with this node's state.
     Elsewhere,
-    /// The database is on a new server, and other nodes have not compared their memories with it yet.
+    /// The database is on a new server, and other nodes have not compared their states with it yet.
     Waiting,
 }
 
@@ -55,10 +55,10 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct TreeProjector {
     ledger: Ledger,
-    line: connect::DedicatedConnection,
+    dedicated: connect::DedicatedConnection,
     signer: Arc<Signer>,
     origin: Origin,
-    memory: Memory,
+    state: SignerState,
     me: Identity,
     standing: Standing,
     metrics: Metrics,
@@ -73,17 +73,17 @@ impl TreeProjector {
         options: &PgConnectOptions,
         signer: Arc<Signer>,
         origin: Origin,
-        memory: Memory,
+        state: SignerState,
         metrics: Metrics,
     ) -> TreeProjector {
         let host = nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         TreeProjector {
             ledger: ledger.clone(),
-            line: connect::tree(options),
+            dedicated: connect::tree(options),
             signer,
             origin,
-            me: Identity { node: memory.id(), host },
-            memory,
+            me: Identity { node: state.id(), host },
+            state,
             standing: Standing::default(),
             metrics,
             servers: Arc::default(),
@@ -91,7 +91,7 @@ impl TreeProjector {
         }
     }
 
-    /// Sets how long to wait for other nodes' memories, instead of 60 seconds.
+    /// Sets how long to wait for other nodes to compare their states, instead of 60 seconds.
     pub fn waiting(self, patience: Duration) -> TreeProjector {
         TreeProjector { patience, ..self }
     }
@@ -109,8 +109,8 @@ impl TreeProjector {
             for shard in self.ledger.shards() {
                 heartbeat.beat();
                 match self.once(shard).await {
-                    Ok(Step::Signed { is_more: more, .. }) => is_more |= more,
-                    Ok(Step::Idle | Step::Elsewhere | Step::Waiting) => {}
+                    Ok(SigningStep::Signed { is_more: more, .. }) => is_more |= more,
+                    Ok(SigningStep::Idle | SigningStep::Elsewhere | SigningStep::Waiting) => {}
                     // `once` has logged these errors.
                     Err(TreeError::Refused(_)) => pause = REFUSED,
                     Err(_) => pause = pause.max(IDLE),
@@ -131,7 +131,7 @@ impl TreeProjector {
     }
 
     /// Runs one step within the deadline, and reports its outcome in the log and the metrics.
-    pub async fn once(&self, shard: ShardId) -> Result<Step, TreeError> {
+    pub async fn once(&self, shard: ShardId) -> Result<SigningStep, TreeError> {
         let outcome = connect::within(DEADLINE, self.step(shard)).await;
         match &outcome {
             Ok(_) => {
@@ -151,18 +151,18 @@ impl TreeProjector {
     }
 
     /// Appends the next events to the tree and signs it. Tiles, checkpoint and position are written in one transaction.
-    /// The tree is in this node's memory before that transaction commits.
+    /// The tree is in this node's state before that transaction commits.
     ///
     /// # Errors
-    /// Returns [`TreeError::Refused`] when the log contradicts what was signed before, according to this node's memory or
+    /// Returns [`TreeError::Refused`] when the log contradicts what was signed before, according to this node's state or
     /// another node's. A contradiction that this node finds is recorded in the database, which stops the other nodes too.
-    pub async fn step(&self, shard: ShardId) -> Result<Step, TreeError> {
-        let mut conn = self.line.acquire().await?;
+    pub async fn step(&self, shard: ShardId) -> Result<SigningStep, TreeError> {
+        let mut conn = self.dedicated.acquire().await?;
         let mut tx = conn.begin().await?;
         let origin = incidents::present(self.origin.of(shard), &incidents::of(&mut tx, shard).await?);
         match self.step_in(&mut tx, shard, &origin).await {
             Ok(step) => {
-                // Only a committed tree is published. The memory may hold a tree that was not committed, because the next
+                // Only a committed tree is published. The state may hold a tree that was not committed, because the next
                 // step must arrive at the same tree.
                 tx.commit().await?;
                 conn.keep();
@@ -186,15 +186,15 @@ impl TreeProjector {
         }
     }
 
-    async fn step_in(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Step, TreeError> {
+    async fn step_in(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<SigningStep, TreeError> {
         let held = store::hold(&mut *tx, shard).await?;
-        // Read the memory while holding the tree, so that the comparison uses its latest state.
+        // Read the state while holding the tree, so that the comparison uses its latest state.
         let remembered = self.recall(origin).await?;
         let (newest, epoch) = self.consistent(&mut *tx, shard, remembered.as_ref(), held).await?;
         let Some(size) = held else {
             self.meet(&mut *tx, shard, origin).await?;
             self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
-            return Ok(Step::Elsewhere);
+            return Ok(SigningStep::Elsewhere);
         };
         let edge = store::edge(&mut *tx, shard, size).await?.filter(|edge| match &newest {
             Some(newest) => newest.size == size && newest.root == edge.root(),
@@ -216,10 +216,10 @@ impl TreeProjector {
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);
         if is_published {
             self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
-            return Ok(Step::Idle);
+            return Ok(SigningStep::Idle);
         }
         if !self.has_heard(&mut *tx, shard, &peers).await? {
-            return Ok(Step::Waiting);
+            return Ok(SigningStep::Waiting);
         }
         let before = newest.as_ref().map_or(origin, |newest| newest.origin.as_str());
         if before != origin {
@@ -233,10 +233,10 @@ impl TreeProjector {
         store::publish(&mut *tx, shard, &checkpoint, &note, &self.signer.verifiers(origin)?).await?;
         let tree = Remembered { size: checkpoint.size, root: checkpoint.root, epoch };
         self.keep(origin, remembered, tree).await?;
-        Ok(Step::Signed { size: checkpoint.size, is_more })
+        Ok(SigningStep::Signed { size: checkpoint.size, is_more })
     }
 
-    /// Reads the other nodes' refusals, and records that this node's memory agrees with the current server.
+    /// Reads the other nodes' refusals, and records that this node's state agrees with the current server.
     async fn meet(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Peers, TreeError> {
         let peers = Peers::read(&mut *tx, shard, origin, &self.me).await?;
         self.seen_since(shard, peers.server());
@@ -257,7 +257,7 @@ impl TreeProjector {
         *since
     }
 
-    /// Returns whether every other node has compared its memory with this server, or the wait for it has ended.
+    /// Returns whether every other node has compared its state with this server, or the wait for it has ended.
     async fn has_heard(&self, tx: &mut PgConnection, shard: ShardId, peers: &Peers) -> Result<bool, sqlx::Error> {
         if peers.unheard.is_empty() {
             return Ok(true);
@@ -267,11 +267,11 @@ impl TreeProjector {
             tracing::info!(
                 shard,
                 ?nodes,
-                "waiting to sign on the new database server until these nodes have compared their memories with it"
+                "waiting to sign on the new database server until these nodes have compared their states with it"
             );
             return Ok(false);
         }
-        tracing::warn!(shard, ?nodes, "signing without the memories of these nodes, which did not return in time");
+        tracing::warn!(shard, ?nodes, "signing without the states of these nodes, which did not return in time");
         peers.give_up(tx, shard).await?;
         Ok(true)
     }
@@ -319,7 +319,7 @@ impl TreeProjector {
         Ok((newest, epoch))
     }
 
-    /// Remembers a tree that another node has signed, or that was signed before this node had a memory.
+    /// Remembers a tree that another node has signed, or that was signed before this node had a state.
     async fn learn(
         &self,
         origin: &str,
@@ -343,19 +343,19 @@ impl TreeProjector {
         let tree = Remembered { size: newest.size, root: newest.root, epoch };
         match self.keep(origin, remembered.copied(), tree).await {
             // The other process that shares the file has stored a newer tree. The next step compares with that one.
-            Err(TreeError::Memory(MemoryError::Moved { .. })) => Ok(()),
+            Err(TreeError::SignerState(SignerStateError::Moved { .. })) => Ok(()),
             kept => kept,
         }
     }
 
     async fn recall(&self, origin: &str) -> Result<Option<Remembered>, TreeError> {
-        let (memory, origin) = (self.memory.clone(), origin.to_owned());
-        off_the_runtime(move || Ok(memory.recall(&origin)?)).await
+        let (state, origin) = (self.state.clone(), origin.to_owned());
+        off_the_runtime(move || Ok(state.recall(&origin)?)).await
     }
 
     async fn keep(&self, origin: &str, before: Option<Remembered>, tree: Remembered) -> Result<(), TreeError> {
-        let (memory, origin) = (self.memory.clone(), origin.to_owned());
-        off_the_runtime(move || Ok(memory.keep(&origin, before.as_ref(), tree)?)).await
+        let (state, origin) = (self.state.clone(), origin.to_owned());
+        off_the_runtime(move || Ok(state.keep(&origin, before.as_ref(), tree)?)).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! Receipt of an order: its events and wallet movements, the proof that each is in the log, and the signed checkpoint
-//! that the proofs refer to. It is a single JSON file that anyone can verify.
+//! Receipt of an order: its events and wallet movements, the proof that each is in the log, and the signed checkpoint of
+//! these proofs. It is a single JSON file that anyone can verify.
 
 mod unambiguous;
 
@@ -228,14 +228,14 @@ impl Receipt {
             last = position;
             proved.check(self.shard_id, &opened)?;
             match event.stream_type.as_str() {
-                "order" if event.stream_id == self.order_id => {
+                "order" if event.stream_id == self.order_id.0 => {
                     version += 1;
                     if event.version != version {
                         return Err(ReceiptError::Version { position, expected: version });
                     }
                     named.extend(proved.transaction_id());
                 }
-                "wallet" if event.data["order_id"].as_i64() == Some(self.order_id) => moved.extend(proved.transaction_id()),
+                "wallet" if event.data["order_id"].as_i64() == Some(self.order_id.0) => moved.extend(proved.transaction_id()),
                 _ => return Err(ReceiptError::Foreign(position)),
             }
         }

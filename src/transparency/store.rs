@@ -365,26 +365,6 @@ pub async fn cosign(
     Ok(())
 }
 
-/// Returns a page of a level's full tiles from an index on, in order. Used to compare the whole tree.
-pub async fn tiles_from(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    level: u8,
-    index: u64,
-    limit: i64,
-) -> Result<Vec<(u64, Vec<Hash>)>, sqlx::Error> {
-    let found: Vec<(i64, Vec<u8>)> = sqlx::query_as(
-        "SELECT index, hashes FROM log_tiles WHERE shard_id = $1 AND level = $2 AND index >= $3 ORDER BY index LIMIT $4",
-    )
-    .bind(shard)
-    .bind(i16::from(level))
-    .bind(number(index))
-    .bind(limit)
-    .fetch_all(db)
-    .await?;
-    Ok(found.into_iter().map(|(index, bytes)| (size(index), hashes(&bytes))).collect())
-}
-
 /// Returns tiles by level and index, each with all the hashes that it has now.
 pub async fn tiles(
     db: impl PgExecutor<'_>,

@@ -48,7 +48,7 @@ impl From<sqlx::Error> for WitnessError {
 }
 
 /// Origin and size that each witness has last cosigned for each shard, as far as this node knows.
-type Known = HashMap<(usize, ShardId), (String, u64)>;
+type CosignedSizes = HashMap<(usize, ShardId), (String, u64)>;
 
 /// Client that sends checkpoints to all configured witnesses.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct WitnessCaller {
     urls: Vec<Url>,
     witnesses: std::sync::Arc<[VerifierKey]>,
     http: reqwest::Client,
-    known: Known,
+    known: CosignedSizes,
     heartbeat: Heartbeat,
 }
 
@@ -75,7 +75,7 @@ impl WitnessCaller {
         witnesses: std::sync::Arc<[VerifierKey]>,
     ) -> Result<WitnessCaller, reqwest::Error> {
         let http = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build()?;
-        Ok(WitnessCaller { pool, shards, urls, witnesses, http, known: Known::new(), heartbeat: Heartbeat::default() })
+        Ok(WitnessCaller { pool, shards, urls, witnesses, http, known: CosignedSizes::new(), heartbeat: Heartbeat::default() })
     }
 
     /// Sets the heartbeat that every round signals.

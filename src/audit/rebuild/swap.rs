@@ -158,7 +158,7 @@ pub(super) async fn retype(conn: &mut PgConnection, shard: ShardId) -> Result<()
     while let Some(from) = after {
         after = sqlx::query_scalar(
             "WITH page AS MATERIALIZED (SELECT id, event_type FROM shadow.deliveries WHERE shard_id = $1 AND id > $2 ORDER BY id LIMIT $3),
-             told AS (
+             corrected AS (
                 UPDATE delivery_state s SET event_type = page.event_type FROM page
                 WHERE s.shard_id = $1 AND s.delivery_id = page.id AND s.event_type <> page.event_type)
              SELECT max(id) FROM page",

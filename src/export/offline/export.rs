@@ -235,8 +235,8 @@ impl Evidence<'_> {
 /// Verifies an export of the whole log, or of a part of it if the tiles are given. Blocks the thread.
 ///
 /// # Errors
-/// Returns an error when there is no checkpoint or reference to verify with, when a file cannot be read, or when a line
-/// is malformed.
+/// Returns an error when there is no checkpoint or reference to verify with. Also fails when a file cannot be read, or
+/// when a line is malformed.
 pub fn verify_export(inputs: &ExportInputs, trust: &Trust, progress: &impl Fn(Progress)) -> Result<Report, OfflineError> {
     let mut evidence = Evidence::gather(inputs, trust)?;
     let total = evidence.manifest.as_ref().and_then(|manifest| manifest.last).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use ledger_events::{Position, Recorded, ShardId, StreamType};
 
-use crate::audit::positions::Walk;
+use crate::audit::positions::SequenceCheck;
 use crate::audit::{Difference, Findings};
 use crate::ledger::reader::Stored;
 
@@ -14,13 +14,13 @@ use crate::ledger::reader::Stored;
 #[derive(Debug)]
 pub struct Structure {
     shard: ShardId,
-    walk: Walk,
+    walk: SequenceCheck,
     last: Position,
     versions: Versions,
 }
 
-/// Last version of every stream, in pages of 64 consecutive ids. Ids of a kind are assigned consecutively, so this takes
-/// 9 bytes per stream if no id is skipped, and one page per stream at worst.
+/// Last version of every stream, in pages of 64 consecutive ids. Ids of a kind are assigned consecutively. So this
+/// takes 9 bytes per stream if no id is skipped, and one page per stream at worst.
 #[derive(Debug, Default)]
 struct Versions(HashMap<(StreamType, i64), Box<[i64; Versions::PAGE]>>);
 
@@ -38,7 +38,7 @@ impl Versions {
 
 impl Structure {
     pub fn new(shard: ShardId) -> Structure {
-        Structure { shard, walk: Walk::new(shard), last: 0, versions: Versions::default() }
+        Structure { shard, walk: SequenceCheck::new(shard), last: 0, versions: Versions::default() }
     }
 
     /// Returns the position of the last event in order.

@@ -1,5 +1,5 @@
 //! Verifies a directory of tiles (C2SP `tlog-tiles`) against signed checkpoints. The hashes of the leaves must yield the
-//! root, every other tile must match those below it, and entries, if they exist, must have the leaves' hashes.
+//! root, and every other tile must match those below it. Entries, if they exist, must have the leaves' hashes.
 
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ pub fn verify_tiles(
             claims.push(kept);
         }
     }
-    let mut walk = Walk {
+    let mut walk = TileCheck {
         shard,
         tree: Tree::new(shard, name(path), &claims, &mut findings),
         upper: vec![vec![]; usize::from(Tile::MOST_LEVEL)],
@@ -141,7 +141,7 @@ pub fn verify_tiles(
     Ok(walk.end())
 }
 
-struct Walk {
+struct TileCheck {
     shard: ShardId,
     tree: Tree,
     /// Expected hashes in the tiles of levels 1, 2 and so on.
@@ -155,7 +155,7 @@ struct Walk {
     unchecked: Vec<String>,
 }
 
-impl Walk {
+impl TileCheck {
     fn leaves(&mut self, hashes: &[Hash]) {
         let upper = &mut self.upper;
         for hash in hashes {

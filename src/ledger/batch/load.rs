@@ -5,7 +5,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
-use ledger_projections::{beneficiaries, users};
+use ledger_events::beneficiary::Beneficiary;
+use ledger_events::user::User;
+use ledger_projections::state::State as _;
 use sqlx::Row;
 
 use super::Batch;
@@ -58,6 +60,9 @@ impl Batch {
         if !reads.uploads.is_empty() {
             self.stock.known = stock::known(conn, self.shard, &self.keyring, &reads.uploads).await?;
         }
+        if !reads.voids.is_empty() {
+            self.stock.named = stock::named(conn, self.shard, &reads.voids).await?;
+        }
         if !reads.fulfilled.is_empty() {
             self.load_stock(conn, &reads.fulfilled).await?;
         }
@@ -104,8 +109,8 @@ impl Batch {
     async fn load_erasable(&mut self, conn: &mut PgConnection, subject: Subject, part: &Part) -> Result<(), sqlx::Error> {
         let erasable = Erasable::load(&mut *conn, &self.keyring, self.shard, subject, part).await;
         let erasable = erasable.map_err(VaultError::into_database)?;
-        self.streams.users.keep(users::load(&mut *conn, self.shard, &erasable.users).await?);
-        self.streams.beneficiaries.keep(beneficiaries::load(&mut *conn, self.shard, &erasable.beneficiaries).await?);
+        self.streams.users.keep(User::load(&mut *conn, self.shard, &erasable.users).await?);
+        self.streams.beneficiaries.keep(Beneficiary::load(&mut *conn, self.shard, &erasable.beneficiaries).await?);
         self.erasable = Some(erasable);
         Ok(())
     }

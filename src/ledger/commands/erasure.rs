@@ -1,13 +1,13 @@
 //! Erasure of personal data: whether it is permitted, its event, and what ends with it.
 
-use ledger_events::AccountId;
 use ledger_events::account::{Account, AccountStatus};
 use ledger_events::beneficiary::{Beneficiary, BeneficiaryDeleted};
 use ledger_events::erasure::PersonalDataErased;
 use ledger_events::order::Order;
-use ledger_events::reconciliation::Statement;
+use ledger_events::reconciliation::BankStatement;
 use ledger_events::user::{User, UserRemoved};
 use ledger_events::webhook::{Webhook, WebhookDeleted};
+use ledger_events::{AccountId, UserId};
 use uuid::Uuid;
 
 use super::replays::end_replays;
@@ -112,7 +112,7 @@ fn require_erasable(batch: &Batch, subject: Subject, erasable: &Erasable) -> Res
     })
 }
 
-fn is_present(batch: &Batch, user: i64) -> bool {
+fn is_present(batch: &Batch, user: UserId) -> bool {
     batch.streams.users.loaded(user).is_some_and(|user| !user.is_removed)
 }
 
@@ -126,14 +126,14 @@ fn append(batch: &mut Batch, subject: Subject, event: PersonalDataErased, contex
             batch.append::<Order>(id, event, &context)
         }
         Subject::User(id) => batch.append::<User>(id, event, context),
-        Subject::Statement { id, .. } => batch.append::<Statement>(id, event, context),
+        Subject::Statement { id, .. } => batch.append::<BankStatement>(id, event, context),
     }
 }
 
 /// Ends the webhooks, users and beneficiaries of an erased account: without their data they can do nothing any more.
 fn close(batch: &mut Batch, id: AccountId, erasable: &Erasable, context: &CommandContext<'_>) {
     let live = batch.streams.webhooks.values().filter(|webhook| webhook.account_id == id && !webhook.is_deleted);
-    let mut webhooks: Vec<i64> = live.map(|webhook| webhook.id).collect();
+    let mut webhooks: Vec<_> = live.map(|webhook| webhook.id).collect();
     webhooks.sort_unstable();
     for webhook in webhooks {
         batch.append::<Webhook>(webhook, WebhookDeleted {}, context);

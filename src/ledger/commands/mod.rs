@@ -4,12 +4,14 @@
 
 mod accounts;
 mod api_version;
+mod approvals;
 mod beneficiaries;
 mod catalogue;
 mod credentials;
 mod erasure;
 mod ip_blocks;
 mod log;
+mod low_balance;
 mod operators;
 mod orders;
 mod payouts;
@@ -20,16 +22,18 @@ mod wallets;
 mod webhooks;
 
 use ledger_events::account::AccountStatus;
-use ledger_events::{AccountId, Rejection};
+use ledger_events::{AccountId, ApprovalId, Rejection};
 
 use super::batch::Batch;
-use super::command_result::CommandResult;
+use super::command_result::{ApprovalView, CommandResult};
 use super::context::CommandContext;
 use super::ids::NoIdLeft;
 use super::keys::Owner;
 use super::read_set::ReadSet;
 pub use super::stock::NewVoucher;
+use super::texts::{APPROVAL_NOTE, APPROVAL_REASON};
 use crate::secrets::seal::{SealError, Secret, salted_hash};
+pub use approvals::MoneyChange;
 pub use payouts::PayoutOutcome;
 pub use webhooks::{CredentialLink, VisibleSecrets, WebhookChange};
 
@@ -37,7 +41,7 @@ pub use webhooks::{CredentialLink, VisibleSecrets, WebhookChange};
 mod prelude {
     pub use ledger_events::Rejection;
 
-    pub(super) use super::{Decided, Handler, Salted, new_salt, require_active};
+    pub(super) use super::{CommandError, Decided, Handler, Salted, approval_view, new_salt, require_active};
     pub use crate::ledger::batch::Batch;
     pub use crate::ledger::command_result::CommandResult;
     pub use crate::ledger::context::CommandContext;
@@ -104,6 +108,9 @@ commands! {
     accounts::SetAccountStatus,
     accounts::SetDiscount,
     api_version::DeclareEmergencySunset,
+    approvals::GrantApproval,
+    approvals::RejectApproval,
+    approvals::Supervise,
     beneficiaries::AddBeneficiary,
     beneficiaries::DeleteBeneficiary,
     catalogue::AddCategory,
@@ -111,6 +118,8 @@ commands! {
     catalogue::ChangeProduct,
     catalogue::LoadVouchers,
     catalogue::SetProductImage,
+    catalogue::SetStockThreshold,
+    catalogue::VoidVouchers,
     credentials::IssueCredential,
     credentials::RevokeCredential,
     credentials::RotateSigningSecret,
@@ -118,7 +127,14 @@ commands! {
     erasure::Erase,
     ip_blocks::LiftIpBlock,
     log::RecordLogIncident,
+    low_balance::SetLowBalanceNotice,
+    operators::AdmitOperatorUser,
+    operators::ChangeOperatorUser,
+    operators::CreateOperatorUser,
+    operators::EnableOperatorTwoFactor,
     operators::IssueOperatorToken,
+    operators::RemoveOperatorTwoFactor,
+    operators::RemoveOperatorUser,
     operators::RevokeOperatorToken,
     orders::CancelOrder,
     orders::FulfilOrder,
@@ -134,10 +150,19 @@ commands! {
     replays::AdvanceReplay,
     replays::CancelReplay,
     replays::RequestReplay,
+    users::AcceptInvitation,
+    users::ChangeMemberRole,
     users::ChangeUser,
     users::CreateUser,
+    users::DisableTwoFactor,
+    users::EnableTwoFactor,
     users::EndSessions,
+    users::InviteUser,
+    users::RemoveMember,
     users::RemoveUser,
+    users::RevokeInvitation,
+    users::SetOwnPassword,
+    users::SetSecurityPolicy,
     wallets::AdjustWallet,
     wallets::FundWallet,
     wallets::OpenWallet,
@@ -197,6 +222,13 @@ impl From<NoIdLeft> for CommandError {
 /// Returns the refusal of a field that names nothing.
 fn unknown(field: &'static str) -> Rejection {
     Rejection::InvalidField { field, problem: "is unknown" }
+}
+
+/// Returns an approval with its texts. A command asks for the texts by asking for the approval.
+fn approval_view(batch: &Batch, id: ApprovalId) -> Decided {
+    let approval = batch.streams.approvals.find(id)?.clone();
+    let (note, rejection_reason) = (batch.text(APPROVAL_NOTE, id.0)?, batch.text(APPROVAL_REASON, id.0)?);
+    Ok(CommandResult::Approval(ApprovalView { approval, note, rejection_reason }))
 }
 
 /// Refuses every change by a suspended account.

@@ -5,7 +5,8 @@ use ledger_events::{AccountId, Position, ShardId};
 
 use super::Part;
 use crate::ledger::texts::{
-    ACCOUNT_NUMBER, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL,
+    ACCOUNT_NUMBER, APPROVAL_NOTE, APPROVAL_REASON, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME,
+    WEBHOOK_TOKEN, WEBHOOK_URL,
 };
 
 /// Number of orders, movements or payouts per statement, and the largest number that a step erases. An order can have a
@@ -44,6 +45,7 @@ enum Stage {
     Orders,
     Movements,
     Payouts,
+    Approvals,
     Rest,
     Done,
 }
@@ -82,10 +84,17 @@ impl Finder {
                         .page(
                             &mut conn,
                             "SELECT id, id FROM payouts WHERE shard_id = $1 AND account_id = $2 AND id > $3 ORDER BY id LIMIT $4",
-                            Stage::Rest,
+                            Stage::Approvals,
                         )
                         .await?;
                     Part { texts: present(&mut conn, self.shard, &[FAILURE_REASON], &page).await?, ..Part::default() }
+                }
+                Stage::Approvals => {
+                    let sql =
+                        "SELECT id, id FROM approvals WHERE shard_id = $1 AND account_id = $2 AND id > $3 ORDER BY id LIMIT $4";
+                    let page = self.page(&mut conn, sql, Stage::Rest).await?;
+                    let texts = present(&mut conn, self.shard, &[APPROVAL_NOTE, APPROVAL_REASON], &page).await?;
+                    Part { texts, ..Part::default() }
                 }
                 Stage::Rest => {
                     self.stage = Stage::Done;

@@ -10,7 +10,7 @@ pub mod orphans;
 pub mod wipe;
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, BeneficiaryId, OrderId, Position, ShardId, StatementId, UserId, WebhookId};
+use ledger_events::{AccountId, BeneficiaryId, Id, OrderId, Position, ShardId, StatementId, UserId, WebhookId};
 use uuid::Uuid;
 
 use super::texts::{
@@ -22,8 +22,8 @@ use answers::Rewritten;
 /// The entity whose personal data is to be erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// All data of a suspended account: the texts of its orders and the codes of their vouchers, its webhooks, users and
-    /// beneficiaries, and notes on its movements.
+    /// All data of a suspended account. This includes the texts of its orders and the codes of their vouchers, its
+    /// webhooks, users and beneficiaries, and notes on its movements.
     Account(AccountId),
     /// The beneficiary's profile and account number, and the reasons why payouts to it failed.
     Beneficiary(BeneficiaryId),
@@ -39,11 +39,11 @@ pub enum Subject {
 impl Subject {
     pub fn name(self) -> (&'static str, i64) {
         match self {
-            Self::Account(id) => ("account", id),
-            Self::Beneficiary(id) => ("beneficiary", id),
-            Self::Order(id) => ("order", id),
-            Self::User(id) => ("user", id),
-            Self::Statement { id, .. } => ("statement", id),
+            Self::Account(id) => ("account", id.0),
+            Self::Beneficiary(id) => ("beneficiary", id.0),
+            Self::Order(id) => ("order", id.0),
+            Self::User(id) => ("user", id.0),
+            Self::Statement { id, .. } => ("statement", id.0),
         }
     }
 }
@@ -128,7 +128,7 @@ impl Erasable {
             Subject::Beneficiary(id) => found.beneficiary(conn, keyring, shard, id).await?,
             Subject::Order(id) => found.order(conn, keyring, shard, id).await?,
             Subject::User(id) => {
-                found.texts = texts(conn, shard, &[(EMAIL, id)]).await?;
+                found.texts = texts(conn, shard, &[(EMAIL, id.0)]).await?;
                 found.keys = keys(conn, shard, "user", &[id]).await?;
                 found.users = vec![id];
             }
@@ -165,7 +165,7 @@ impl Erasable {
     }
 
     async fn order(&mut self, conn: &mut PgConnection, keyring: &Keyring, shard: ShardId, id: OrderId) -> Result<(), VaultError> {
-        self.texts = texts(conn, shard, &[(METADATA, id), (CANCEL_REASON, id)]).await?;
+        self.texts = texts(conn, shard, &[(METADATA, id.0), (CANCEL_REASON, id.0)]).await?;
         self.vouchers = sqlx::query_scalar(
             "SELECT id FROM vault.vouchers WHERE shard_id = $1 AND order_id = $2 AND sealed IS NOT NULL ORDER BY id",
         )
@@ -181,7 +181,7 @@ impl Erasable {
             .await?;
         let accounts: Vec<AccountId> = account.into_iter().collect();
         let of_account = keys(conn, shard, "account", &accounts).await?;
-        self.rewritten = answers::under(conn, keyring, shard, &of_account, Some(id)).await?;
+        self.rewritten = answers::under(conn, keyring, shard, &of_account, Some(id.0)).await?;
         Ok(())
     }
 
@@ -342,8 +342,13 @@ impl Erasable {
                 "vault.refresh_tokens",
                 "vault.refresh_token_macs",
                 "vault.login_sources",
+                "vault.session_details",
+                "vault.two_factor",
+                "vault.invitations",
+                "vault.mails",
             ]);
-            // Deleting a session also deletes its refresh tokens. Deleting the user deletes the networks of its logins.
+            // Deleting a session also deletes its refresh tokens and its details. Deleting the user deletes the networks of
+            // its logins, its second factor, its mails, and its invitations of others.
             sqlx::query("DELETE FROM vault.sessions WHERE user_id = ANY($1)").bind(&self.users).execute(&mut *conn).await?;
         }
         if !self.webhooks.is_empty() {
@@ -383,14 +388,14 @@ async fn texts(
 }
 
 /// Returns the ids of the data keys of these subjects.
-async fn keys(conn: &mut PgConnection, shard: ShardId, subject: &str, ids: &[i64]) -> Result<Vec<i64>, sqlx::Error> {
+async fn keys(conn: &mut PgConnection, shard: ShardId, subject: &str, ids: &[impl Id]) -> Result<Vec<i64>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT k.id FROM unnest($3::bigint[]) AS wanted (id)
          JOIN vault.data_keys k ON k.shard_id = $1 AND k.subject = $2 AND k.subject_id = wanted.id",
     )
     .bind(shard)
     .bind(subject)
-    .bind(ids)
+    .bind(ids.iter().map(|id| id.number()).collect::<Vec<_>>())
     .fetch_all(conn)
     .await
 }

@@ -11,7 +11,7 @@ use ledger_database::{Connector, PgConnection};
 use sqlx::postgres::PgConnectOptions;
 
 /// Every table that an erasure can change, with the statement that rewrites its file.
-const TABLES: [(&str, &str); 11] = [
+const TABLES: [(&str, &str); 15] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
     ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
@@ -21,6 +21,10 @@ const TABLES: [(&str, &str); 11] = [
     ("vault.login_sources", "VACUUM (FULL) vault.login_sources"),
     ("vault.refresh_tokens", "VACUUM (FULL) vault.refresh_tokens"),
     ("vault.refresh_token_macs", "VACUUM (FULL) vault.refresh_token_macs"),
+    ("vault.session_details", "VACUUM (FULL) vault.session_details"),
+    ("vault.two_factor", "VACUUM (FULL) vault.two_factor"),
+    ("vault.invitations", "VACUUM (FULL) vault.invitations"),
+    ("vault.mails", "VACUUM (FULL) vault.mails"),
     ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];

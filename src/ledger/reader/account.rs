@@ -5,7 +5,7 @@
 
 use ledger_database::PgConnection;
 use ledger_events::order::OrderStatus;
-use ledger_events::{AccountId, Position, ShardId};
+use ledger_events::{AccountId, Id, OrderId, PayoutId, Position, ShardId, WalletId};
 
 /// Returns the positions of the events of an account's orders, payouts and wallets in a range, in order. Returns none if
 /// there are more than `most`, or if the account has more than `most` orders or payouts of any time to search.
@@ -18,7 +18,7 @@ pub async fn money_positions(
 ) -> Result<Option<Vec<Position>>, sqlx::Error> {
     let search = Search { shard, account, range, limit: i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1) };
     let mut positions: Vec<Position> = vec![];
-    let (mut orders, mut payouts) = (vec![], vec![]);
+    let (mut orders, mut payouts): (Vec<OrderId>, Vec<PayoutId>) = (vec![], vec![]);
     for wallet in search.wallets(conn).await? {
         let Some(movements) = search.movements(conn, wallet).await? else { return Ok(None) };
         for Movement { position, order, payout } in movements {
@@ -32,7 +32,7 @@ pub async fn money_positions(
     }
     orders.extend(search.placed_orders(conn).await?);
     payouts.extend(search.requested_payouts(conn).await?);
-    for (stream_type, mut ids) in [("order", orders), ("payout", payouts)] {
+    for (stream_type, mut ids) in [("order", numbers(orders)), ("payout", numbers(payouts))] {
         ids.sort_unstable();
         ids.dedup();
         if ids.len() > most {
@@ -59,13 +59,13 @@ struct Search {
 /// Event of a wallet, with the order or payout that it belongs to.
 struct Movement {
     position: Position,
-    order: Option<i64>,
-    payout: Option<i64>,
+    order: Option<OrderId>,
+    payout: Option<PayoutId>,
 }
 
 impl Search {
     /// Returns the wallets that any row connects to the account.
-    async fn wallets(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+    async fn wallets(&self, conn: &mut PgConnection) -> Result<Vec<WalletId>, sqlx::Error> {
         let (after, upto) = self.range;
         sqlx::query_scalar(
             "SELECT id FROM wallets WHERE shard_id = $1 AND account_id = $2
@@ -83,7 +83,7 @@ impl Search {
     }
 
     /// Returns the account's events of a wallet, or none if the wallet has too many events to read.
-    async fn movements(&self, conn: &mut PgConnection, wallet: i64) -> Result<Option<Vec<Movement>>, sqlx::Error> {
+    async fn movements(&self, conn: &mut PgConnection, wallet: WalletId) -> Result<Option<Vec<Movement>>, sqlx::Error> {
         let (after, upto) = self.range;
         let first = first_version_after(conn, self.shard, wallet, after).await?;
         let end = first_version_after(conn, self.shard, wallet, upto).await?;
@@ -104,13 +104,12 @@ impl Search {
         .bind(self.limit)
         .fetch_all(conn)
         .await?;
-        let id = |text: Option<String>| text.and_then(|text| text.parse::<i64>().ok());
         let movement = |(position, order, payout)| Movement { position, order: id(order), payout: id(payout) };
         Ok(Some(rows.into_iter().map(movement).collect()))
     }
 
     /// Returns the account's orders that were placed by the end of the range.
-    async fn placed_orders(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+    async fn placed_orders(&self, conn: &mut PgConnection) -> Result<Vec<OrderId>, sqlx::Error> {
         sqlx::query_scalar(
             "SELECT id FROM orders WHERE shard_id = $1 AND account_id = $2 AND placed_position <= $4 AND status = ANY($5) LIMIT $3",
         )
@@ -123,7 +122,7 @@ impl Search {
         .await
     }
 
-    async fn requested_payouts(&self, conn: &mut PgConnection) -> Result<Vec<i64>, sqlx::Error> {
+    async fn requested_payouts(&self, conn: &mut PgConnection) -> Result<Vec<PayoutId>, sqlx::Error> {
         sqlx::query_scalar("SELECT id FROM payouts WHERE shard_id = $1 AND account_id = $2 LIMIT $3")
             .bind(self.shard)
             .bind(self.account)
@@ -152,9 +151,23 @@ impl Search {
     }
 }
 
+fn numbers(ids: Vec<impl Id>) -> Vec<i64> {
+    ids.into_iter().map(Id::number).collect()
+}
+
+/// Reads an id from a field of a payload.
+fn id<T: Id>(text: Option<String>) -> Option<T> {
+    text.and_then(|text| text.parse().ok()).map(T::new)
+}
+
 /// Returns the version of a wallet's first event after a position, or the version after its last event if there is none.
 /// Versions are in the order of positions, so a bisection needs few queries, however long the wallet's history is.
-async fn first_version_after(conn: &mut PgConnection, shard: ShardId, wallet: i64, after: Position) -> Result<i64, sqlx::Error> {
+async fn first_version_after(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    wallet: WalletId,
+    after: Position,
+) -> Result<i64, sqlx::Error> {
     let last: i64 = sqlx::query_scalar(
         "SELECT coalesce(max(version), 0) FROM events WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2",
     )

@@ -25,6 +25,25 @@ pub async fn wallet_events(
     found.iter().map(Stored::decode).collect()
 }
 
+/// Returns the events of wallets, and of accounts that set a notice of low balances, between two positions, in order.
+pub async fn balance_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    upto: Position,
+) -> Result<Vec<Recorded>, ReadError> {
+    let found: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3
+         AND (stream_type = 'wallet' OR stream_type = 'account' AND type = 'LowBalanceNoticeSet') ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    found.iter().map(Stored::decode).collect()
+}
+
 /// Returns the wallets with events between two positions.
 pub async fn wallets_between(
     db: impl PgExecutor<'_>,

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use ledger_database::PgConnection;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
-use ledger_events::{Event, OrderId, PayoutId, Position, Recorded, ShardId, StreamType};
+use ledger_events::{Id, OrderId, PayoutId, Position, Recorded, ShardId, StreamType};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
-use ledger_projections::{orders, payouts};
+use ledger_projections::state;
 use uuid::Uuid;
 
 use super::{ReadError, Stored, select_events};
@@ -21,10 +21,7 @@ pub async fn orders_before(
 ) -> Result<HashMap<OrderId, Order>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
     for stored in &streams_upto(conn, shard, StreamType::Order, ids, before - 1).await? {
-        let recorded = stored.decode()?;
-        if let Event::Order(event) = &recorded.event {
-            orders::fold(&mut states, &recorded, event);
-        }
+        state::fold(&mut states, &stored.decode()?);
     }
     Ok(states)
 }
@@ -38,7 +35,7 @@ pub async fn payouts_before(
 ) -> Result<HashMap<PayoutId, Payout>, ReadError> {
     let mut states = HashMap::with_capacity(ids.len());
     for stored in &streams_upto(conn, shard, StreamType::Payout, ids, before - 1).await? {
-        payouts::fold(&mut states, &stored.decode()?);
+        state::fold(&mut states, &stored.decode()?);
     }
     Ok(states)
 }
@@ -48,7 +45,7 @@ async fn streams_upto(
     conn: &mut PgConnection,
     shard: ShardId,
     stream_type: StreamType,
-    ids: &[i64],
+    ids: &[impl Id],
     upto: Position,
 ) -> Result<Vec<Stored>, sqlx::Error> {
     if ids.is_empty() {
@@ -63,7 +60,7 @@ async fn streams_upto(
     ))
     .bind(shard)
     .bind(stream_type.as_str())
-    .bind(ids)
+    .bind(ids.iter().map(|id| id.number()).collect::<Vec<_>>())
     .bind(upto)
     .fetch_all(conn)
     .await
@@ -86,7 +83,7 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
     for stored in &wanted {
         let Ok(recorded) = stored.decode() else { continue };
         if recorded.stream_type == StreamType::Order {
-            orders.push(recorded.stream_id);
+            orders.push(OrderId(recorded.stream_id));
         }
         past.insert(stored.event_id, Past { recorded, order: None });
     }
@@ -100,11 +97,9 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
             unreadable.insert(stored.stream_id);
             continue;
         };
-        if let Event::Order(event) = &recorded.event {
-            orders::fold(&mut states, &recorded, event);
-        }
+        state::fold(&mut states, &recorded);
         if let Some(wanted) = past.get_mut(&stored.event_id) {
-            wanted.order = states.get(&stored.stream_id).filter(|_| !unreadable.contains(&stored.stream_id)).cloned();
+            wanted.order = states.get(&OrderId(stored.stream_id)).filter(|_| !unreadable.contains(&stored.stream_id)).cloned();
         }
     }
     Ok(past)

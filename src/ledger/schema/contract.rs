@@ -1,8 +1,8 @@
 //! Contract step of a rolling upgrade: changes that would break statements of older nodes, so they wait until none runs.
 //!
-//! Text keys get the collation "C". A server with another version of libc or ICU breaks a unique index over text that is
-//! ordered by that library: it looks for a key in the wrong place, and accepts a duplicate. Bytes have only one order.
-//! Both collations have the same equality, so the keys stay unique.
+//! Text keys get the collation "C". A unique index over text that libc or ICU orders breaks on a server with another
+//! version of that library. The server looks for a key in the wrong place, and accepts a duplicate. Bytes have only one
+//! order. Both collations have the same equality, so the keys stay unique.
 //!
 //! Each index is built a second time under "C" while the service works. A transaction that changes only the catalogue
 //! then replaces the first index by the second. A node of this release prepares a statement again when it fails because a

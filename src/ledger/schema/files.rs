@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 22] = migrations![
+const FILES: [(&str, &str); 31] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -37,6 +37,15 @@ const FILES: [(&str, &str); 22] = migrations![
     "0023_login_sources"
     "0025_master_keys"
     "0026_row_macs"
+    "0027_user_security"
+    "0029_operator_users"
+    "0030_approvals"
+    "0031_keys_and_notices"
+    "0032_events_by_account"
+    "0033_events_by_request"
+    "0034_accounts_by_name"
+    "0035_voided_vouchers"
+    "0036_delivery_days"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

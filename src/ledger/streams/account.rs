@@ -1,21 +1,18 @@
 //! Accounts.
 
-use ledger_events::account::{Account, AccountEvent, evolve};
-use ledger_events::{AccountId, ShardId};
-use ledger_projections::accounts;
+use ledger_events::ShardId;
+use ledger_events::account::Account;
 
 use super::{Stream, projected};
 
 impl Stream for Account {
-    type Id = AccountId;
-    type Event = AccountEvent;
     type Index = ();
     type Query<'a> = ();
 
     const NAME: &'static str = "account";
     const SEQUENCE: Option<&'static str> = Some("account_ids");
 
-    projected!(evolve, accounts::load, accounts::write);
+    projected!(written);
 
     fn is_cached(_: ShardId) -> bool {
         true

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use ledger_events::account::{Credential, CredentialEvent, evolve_credential};
+use ledger_events::account::Credential;
 use ledger_events::{CredentialId, ShardId};
-use ledger_projections::accounts;
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
@@ -22,15 +21,13 @@ pub struct Query {
 }
 
 impl Stream for Credential {
-    type Id = CredentialId;
-    type Event = CredentialEvent;
     type Index = Index;
     type Query<'a> = Query;
 
     const NAME: &'static str = "credential";
     const SEQUENCE: Option<&'static str> = Some("credential_ids");
 
-    projected!(evolve_credential, accounts::load_credentials, accounts::write_credentials);
+    projected!(written);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;

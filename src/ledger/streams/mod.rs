@@ -4,6 +4,7 @@
 
 mod account;
 mod api_version;
+mod approval;
 mod beneficiary;
 mod category;
 mod credential;
@@ -22,11 +23,12 @@ mod webhook;
 use ledger_database::PgConnection;
 use ledger_events::ShardId;
 use ledger_events::account::{Account, Credential};
+use ledger_events::approval::Approval;
 use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
-use ledger_events::reconciliation::Statement;
+use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
@@ -37,43 +39,43 @@ use super::stream::{FollowUps, Loader, Slot, Stream, StreamRead};
 pub use api_version::{ApiVersion, V1};
 pub use ip_block::IpBlock;
 pub use log::TransparencyLog;
-pub use operator::OperatorToken;
+pub use operator::Operator;
 
-/// Implements [`Stream`] for a state with the fields `id` and `version`, by the functions of its events and its projection.
+/// Implements [`Stream`] by the state's row and fold in its projection. `written` also writes the rows.
 macro_rules! projected {
-    ($evolve:path, $load:path, $write:path) => {
-        projected!($evolve, $load);
+    (written) => {
+        projected!();
 
         async fn write(
             conn: &mut ledger_database::PgConnection,
             shard: ledger_events::ShardId,
             rows: &[&Self],
         ) -> Result<(), ledger_projections::ProjectionError> {
-            $write(conn, shard, rows).await
+            <Self as ledger_projections::state::Upsert>::write(conn, shard, rows).await
         }
     };
-    ($evolve:path, $load:path) => {
-        projected!($evolve);
+    () => {
+        type Id = <Self as ledger_projections::state::State>::Id;
+        type Event = <Self as ledger_projections::state::State>::Event;
+
+        fn id(&self) -> Self::Id {
+            ledger_projections::state::State::id(self)
+        }
+
+        fn version(&self) -> i64 {
+            ledger_projections::state::State::version(self)
+        }
+
+        fn evolve(state: Option<Self>, id: Self::Id, event: &Self::Event, at: &ledger_events::Moment) -> Option<Self> {
+            <Self as ledger_projections::state::State>::evolve(state, id, event, at)
+        }
 
         async fn load(
             conn: &mut ledger_database::PgConnection,
             shard: ledger_events::ShardId,
             ids: &[Self::Id],
         ) -> Result<Vec<Self>, sqlx::Error> {
-            $load(conn, shard, ids).await
-        }
-    };
-    ($evolve:path) => {
-        fn id(&self) -> Self::Id {
-            self.id
-        }
-
-        fn version(&self) -> i64 {
-            self.version
-        }
-
-        fn evolve(state: Option<Self>, id: Self::Id, event: &Self::Event, at: &ledger_events::Moment) -> Option<Self> {
-            $evolve(state, id, event, at)
+            <Self as ledger_projections::state::State>::load(conn, shard, ids).await
         }
     };
 }
@@ -144,8 +146,9 @@ macro_rules! streams {
     };
 }
 
-// Orders ask for accounts and wallets, and payouts for wallets, so these come later.
+// Approvals ask for payouts and wallets, orders for accounts and wallets, and payouts for wallets, so these come later.
 streams! {
+    approvals: Approval,
     orders: Order,
     accounts: Account,
     credentials: Credential,
@@ -156,18 +159,19 @@ streams! {
     replays: Replay,
     beneficiaries: Beneficiary,
     payouts: Payout,
-    statements: Statement,
+    statements: BankStatement,
     wallets: Wallet,
     ip_blocks: IpBlock,
     api_versions: ApiVersion,
     logs: TransparencyLog,
-    operators: OperatorToken,
+    operators: Operator,
 }
 
 impl Streams {
     /// Asks for the rows that follow from loaded ones.
     fn follow(&mut self, follow_ups: &mut FollowUps, reads: &mut StreamReads<'_>) {
         reads.accounts.ids.extend(follow_ups.accounts.drain(..));
+        reads.payouts.ids.extend(follow_ups.payouts.drain(..));
         reads.wallets.ids.extend(follow_ups.wallets.drain(..));
         self.webhooks.ask(follow_ups.webhooks.drain(..));
     }

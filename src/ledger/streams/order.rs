@@ -1,8 +1,8 @@
 //! Orders.
 
-use ledger_events::order::{Order, OrderEvent, evolve};
+use ledger_events::order::Order;
 use ledger_events::{AccountId, OrderId, ShardId};
-use ledger_projections::orders;
+use ledger_projections::state;
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::ids::BLOCK;
@@ -25,8 +25,6 @@ pub struct Query<'a> {
 
 /// Orders are written by the one statement of [`Batch::statement`](crate::ledger::batch::Batch::statement).
 impl Stream for Order {
-    type Id = OrderId;
-    type Event = OrderEvent;
     type Index = Index;
     type Query<'a> = Query<'a>;
 
@@ -34,7 +32,7 @@ impl Stream for Order {
     const SEQUENCE: Option<&'static str> = Some("order_ids");
     const BLOCK: i64 = BLOCK;
 
-    projected!(evolve, orders::load);
+    projected!();
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
@@ -46,10 +44,10 @@ impl Stream for Order {
         let references = &read.query.references;
         if !references.is_empty() {
             let (of, texts): (Vec<AccountId>, Vec<&str>) = references.iter().copied().unzip();
-            let known = orders::load_by_client_reference(loader.conn, loader.shard, &of, &texts).await?;
+            let known: Vec<Order> = state::load_by_client_reference(loader.conn, loader.shard, &of, &texts).await?;
             slot.index.by_reference.ask(references.iter().map(|(account, text)| (*account, (*text).to_owned())));
             for order in &known {
-                loader.follow_ups.texts.extend([(METADATA, order.id), (CANCEL_REASON, order.id)]);
+                loader.follow_ups.texts.extend([(METADATA, order.id.0), (CANCEL_REASON, order.id.0)]);
                 // A stored response that shows these texts again is sealed, too.
                 loader.follow_ups.data_keys.push(Owner::Account(order.placed.account_id));
                 if let Some(reference) = &order.placed.client_reference {

@@ -1,8 +1,8 @@
 //! Payouts.
 
-use ledger_events::payout::{Payout, PayoutEvent, evolve};
+use ledger_events::payout::Payout;
 use ledger_events::{AccountId, PayoutId};
-use ledger_projections::payouts;
+use ledger_projections::state;
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::keys::Owner;
@@ -21,15 +21,13 @@ pub struct Query<'a> {
 }
 
 impl Stream for Payout {
-    type Id = PayoutId;
-    type Event = PayoutEvent;
     type Index = Index;
     type Query<'a> = Query<'a>;
 
     const NAME: &'static str = "payout";
     const SEQUENCE: Option<&'static str> = Some("payout_ids");
 
-    projected!(evolve, payouts::load, payouts::write);
+    projected!(written);
 
     /// A payout that ends may refund its wallet. Its texts are sealed for the beneficiary.
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
@@ -41,10 +39,10 @@ impl Stream for Payout {
         let references = &read.query.references;
         if !references.is_empty() {
             let (of, texts): (Vec<AccountId>, Vec<&str>) = references.iter().copied().unzip();
-            let known = payouts::load_by_client_reference(loader.conn, loader.shard, &of, &texts).await?;
+            let known: Vec<Payout> = state::load_by_client_reference(loader.conn, loader.shard, &of, &texts).await?;
             slot.index.by_reference.ask(references.iter().map(|(account, text)| (*account, (*text).to_owned())));
             for payout in &known {
-                loader.follow_ups.texts.push((FAILURE_REASON, payout.id));
+                loader.follow_ups.texts.push((FAILURE_REASON, payout.id.0));
                 loader.follow_ups.data_keys.push(Owner::Beneficiary(payout.requested.beneficiary_id));
                 if let Some(reference) = &payout.requested.client_reference {
                     slot.index.by_reference.insert((payout.requested.account_id, reference.clone()), payout.id);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger_events::replay::{Replay, ReplayEvent, evolve};
+use ledger_events::replay::Replay;
 use ledger_events::{AccountId, ReplayId};
 use ledger_projections::replays;
 use uuid::Uuid;
@@ -23,15 +23,13 @@ pub struct Query {
 }
 
 impl Stream for Replay {
-    type Id = ReplayId;
-    type Event = ReplayEvent;
     type Index = Index;
     type Query<'a> = Query;
 
     const NAME: &'static str = "replay";
     const SEQUENCE: Option<&'static str> = Some("replay_ids");
 
-    projected!(evolve, replays::load, replays::write);
+    projected!(written);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;

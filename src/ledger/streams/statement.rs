@@ -1,7 +1,6 @@
 //! Bank statements, and the decisions about their lines.
 
-use ledger_events::StatementId;
-use ledger_events::reconciliation::{Decision, ReconciliationEvent, Statement, evolve};
+use ledger_events::reconciliation::{BankStatement, Decision};
 use ledger_projections::statements;
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
@@ -22,16 +21,14 @@ pub struct Query<'a> {
     pub fingerprints: Vec<&'a str>,
 }
 
-impl Stream for Statement {
-    type Id = StatementId;
-    type Event = ReconciliationEvent;
+impl Stream for BankStatement {
     type Index = Index;
     type Query<'a> = Query<'a>;
 
     const NAME: &'static str = "statement";
     const SEQUENCE: Option<&'static str> = Some("bank_statement_ids");
 
-    projected!(evolve, statements::load, statements::write);
+    projected!(written);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;

@@ -1,37 +1,63 @@
 //! Users of accounts.
 
-use ledger_events::user::{User, UserEvent, evolve};
-use ledger_events::{ShardId, UserId};
+use std::collections::HashSet;
+
+use ledger_events::user::User;
+use ledger_events::{AccountId, ShardId, UserId};
 use ledger_projections::users;
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
+use crate::ledger::user_security;
 
-/// Users by the keyed hash of their email.
 #[derive(Debug, Default)]
 pub struct Index {
+    /// Users by the keyed hash of their email.
     pub by_email: Lookup<[u8; 32], UserId>,
+    /// Users with two-factor authentication.
+    pub two_factor: Lookup<UserId, ()>,
+    /// Accounts whose owners need two-factor authentication.
+    pub policies: Lookup<AccountId, ()>,
 }
 
 #[derive(Debug, Default)]
 pub struct Query {
     /// Keyed hashes of emails that commands give to users.
     pub emails: Vec<[u8; 32]>,
+    /// Users whose second factor a command changes.
+    pub two_factor: Vec<UserId>,
+    /// Accounts whose rules for logins a command changes.
+    pub policies: Vec<AccountId>,
+    /// Accounts whose owners are counted.
+    pub owners_of: HashSet<AccountId>,
 }
 
 impl Stream for User {
-    type Id = UserId;
-    type Event = UserEvent;
     type Index = Index;
     type Query<'a> = Query;
 
     const NAME: &'static str = "user";
     const SEQUENCE: Option<&'static str> = Some("user_ids");
 
-    projected!(evolve, users::load, users::write);
+    projected!(written);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
+        if !read.query.owners_of.is_empty() {
+            let accounts: Vec<_> = read.query.owners_of.iter().copied().collect();
+            slot.keep(users::load_owners(loader.conn, loader.shard, &accounts).await?);
+        }
         slot.load_missing(read, loader).await?;
+        let Query { two_factor, policies, .. } = &read.query;
+        if !two_factor.is_empty() {
+            let enabled = user_security::with_two_factor(&mut *loader.conn, two_factor).await?;
+            slot.index.two_factor.ask(two_factor.iter().copied());
+            slot.index.two_factor.extend(enabled.into_iter().map(|id| (id, ())));
+        }
+        if !policies.is_empty() {
+            let strict = user_security::with_policy(&mut *loader.conn, policies).await?;
+            slot.index.policies.ask(policies.iter().copied());
+            slot.index.policies.extend(strict.into_iter().map(|id| (id, ())));
+        }
         let emails = &read.query.emails;
         if !emails.is_empty() {
             let known: Vec<(Vec<u8>, UserId)> =

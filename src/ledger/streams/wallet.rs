@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger_events::wallet::{Wallet, WalletEvent, evolve};
+use ledger_events::wallet::{Wallet, WalletEvent};
 use ledger_events::{AccountId, Currency, Moment, ShardId, WalletId};
+use ledger_projections::state;
 use ledger_projections::wallets::{self, Transaction};
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
@@ -51,15 +52,13 @@ impl Slot<Wallet> {
 
 /// Wallets are written by the one statement of [`Batch::statement`](crate::ledger::batch::Batch::statement).
 impl Stream for Wallet {
-    type Id = WalletId;
-    type Event = WalletEvent;
     type Index = Index;
     type Query<'a> = Query<'a>;
 
     const NAME: &'static str = "wallet";
     const SEQUENCE: Option<&'static str> = Some("wallet_ids");
 
-    projected!(evolve, wallets::load);
+    projected!();
 
     fn movement(&self, event: &WalletEvent, at: &Moment) -> Option<Transaction> {
         Transaction::of(self, event, at)
@@ -75,7 +74,7 @@ impl Stream for Wallet {
         of_accounts.retain(|account| !slot.index.complete.contains(account));
         if !of_accounts.is_empty() {
             let accounts: Vec<_> = of_accounts.iter().copied().collect();
-            let loaded = wallets::load_of_accounts(loader.conn, loader.shard, &accounts).await?;
+            let loaded: Vec<Wallet> = state::load_of_accounts(loader.conn, loader.shard, &accounts).await?;
             slot.index.by_currency.extend(loaded.iter().map(|wallet| ((wallet.account_id, wallet.currency), wallet.id)));
             slot.keep(loaded);
             slot.index.complete.extend(accounts);

@@ -3,9 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-use ledger_events::webhook::{Retryable, Webhook, WebhookEvent, evolve};
+use ledger_events::webhook::{Retryable, Webhook};
 use ledger_events::{AccountId, WebhookId};
-use ledger_projections::{deliveries, webhooks};
+use ledger_projections::{deliveries, state};
 
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
@@ -39,21 +39,19 @@ impl StreamRead<'_, Webhook> {
 }
 
 impl Stream for Webhook {
-    type Id = WebhookId;
-    type Event = WebhookEvent;
     type Index = Index;
     type Query<'a> = Query;
 
     const NAME: &'static str = "webhook";
     const SEQUENCE: Option<&'static str> = Some("webhook_ids");
 
-    projected!(evolve, webhooks::load, webhooks::write);
+    projected!(written);
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         let (shard, query) = (loader.shard, &read.query);
         if !query.of_accounts.is_empty() {
             let accounts: Vec<_> = query.of_accounts.iter().copied().collect();
-            slot.keep(webhooks::load_of_accounts(loader.conn, shard, &accounts).await?);
+            slot.keep(state::load_of_accounts(loader.conn, shard, &accounts).await?);
         }
         if !query.retried.is_empty() {
             slot.index.retryable.ask(query.retried.iter().copied());

@@ -42,7 +42,7 @@ pub(super) type Completion = (PgConnection, Result<Result<Option<(DateTime<Utc>,
 /// wall clock of a node decides when an event was recorded.
 ///
 /// The monotonic clock stands still while the machine is suspended. The statement refuses a batch that would be recorded in
-/// the past for that reason ([`Write::moving_now`](ledger_projections::write::Write::moving_now)).
+/// the past for that reason ([`Head::advance_if_recent`](crate::ledger::head::Head::advance_if_recent)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) time: DateTime<Utc>,

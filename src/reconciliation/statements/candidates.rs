@@ -5,7 +5,7 @@ use bank_statements::matching;
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use ledger_database::PgPool;
 use ledger_events::reconciliation::Decision;
-use ledger_events::{AccountId, Money, Position, ShardId, payout};
+use ledger_events::{AccountId, Money, PayoutId, Position, ShardId, TransactionId, payout};
 use rust_decimal::Decimal;
 
 use super::StatementError;
@@ -77,7 +77,7 @@ fn exact(amount: Decimal) -> Result<Decimal, sqlx::Error> {
 
 #[derive(ledger_database::FromRow)]
 struct FundingRow {
-    id: i64,
+    id: TransactionId,
     position: Position,
     account_id: AccountId,
     amount: Decimal,
@@ -106,7 +106,7 @@ impl FundingRow {
 
 #[derive(ledger_database::FromRow)]
 struct PayoutRow {
-    id: i64,
+    id: PayoutId,
     account_id: AccountId,
     amount: Decimal,
     currency: String,
@@ -138,10 +138,10 @@ pub async fn exists(pool: &PgPool, shards: &[ShardId], decision: Decision) -> Re
         Decision::Ignored => return Ok(true),
         Decision::Funding { transaction_id } => (
             "SELECT EXISTS (SELECT FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2 AND category = 'FUNDING')",
-            transaction_id,
+            transaction_id.0,
         ),
         Decision::Payout { payout_id } => {
-            ("SELECT EXISTS (SELECT FROM payouts WHERE shard_id = ANY($1) AND id = $2 AND status = 'PAID')", payout_id)
+            ("SELECT EXISTS (SELECT FROM payouts WHERE shard_id = ANY($1) AND id = $2 AND status = 'PAID')", payout_id.0)
         }
     };
     sqlx::query_scalar(sql).bind(shards).bind(id).fetch_one(pool).await

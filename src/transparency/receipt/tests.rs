@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use ledger_events::OrderId;
 use serde_json::json;
 use transparency_log::checkpoint::Checkpoint;
 use transparency_log::merkle::{Frontier, Node, inclusion_proof, leaf_hash};
@@ -61,7 +62,7 @@ fn receipt(positions: &[i64]) -> Receipt {
     };
     Receipt {
         format: FORMAT.into(),
-        order_id: 7,
+        order_id: OrderId(7),
         shard_id: 1,
         checkpoint: note.to_string(),
         verifier_keys: vec![],
@@ -77,7 +78,7 @@ fn a_receipt_is_a_file_that_verifies() {
     let read: Receipt = serde_json::from_str(&text).unwrap();
     assert_eq!(read, receipt(&WHOLE));
     let checked = read.check(&trust()).unwrap();
-    assert_eq!((checked.order_id, checked.events, checked.last, checked.opened.checkpoint.size), (7, 5, 8, 8));
+    assert_eq!((checked.order_id, checked.events, checked.last, checked.opened.checkpoint.size), (OrderId(7), 5, 8, 8));
     // A shorter receipt shows the order before it was cancelled.
     assert_eq!(receipt(&WHOLE[..3]).check(&trust()).unwrap().last, 6);
 }
@@ -144,7 +145,7 @@ fn changed_events_are_named() {
     assert!(matches!(check(&|r| _ = r.events[2].proof.pop()), ReceiptError::Proof { position: 6, source: MerkleError::Length }));
     assert_eq!(check(&|r| r.events[2].leaf.push('!')), ReceiptError::Encoding(6));
     assert_eq!(check(&|r| r.shard_id = 2), ReceiptError::Shard(2));
-    assert_eq!(check(&|r| r.order_id = 9), ReceiptError::Foreign(2));
+    assert_eq!(check(&|r| r.order_id = OrderId(9)), ReceiptError::Foreign(2));
     assert_eq!(check(&|r| r.format = "other/1".into()), ReceiptError::Format("other/1".into()));
     assert!(matches!(check(&|r| r.checkpoint = r.checkpoint.replacen("\n8\n", "\n9\n", 1)), ReceiptError::Checkpoint(_)));
     let stranger = Trust::in_keys(vec![key(2).verifier(ORIGIN, Algorithm::Ed25519).unwrap()]);

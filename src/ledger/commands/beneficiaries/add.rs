@@ -33,8 +33,8 @@ impl Handler for AddBeneficiary {
             kind: self.kind,
             country: self.country.clone(),
             currency: self.currency,
-            profile_hash: batch.keep_text_of(owner, PROFILE, id, new_salt(), &self.profile)?,
-            account_number_hash: batch.keep_text_of(owner, ACCOUNT_NUMBER, id, new_salt(), &self.account_number)?,
+            profile_hash: batch.keep_text_of(owner, PROFILE, id.0, new_salt(), &self.profile)?,
+            account_number_hash: batch.keep_text_of(owner, ACCOUNT_NUMBER, id.0, new_salt(), &self.account_number)?,
         };
         batch.append::<Beneficiary>(id, event, &context.of_account(self.account_id));
         view(batch, id)

@@ -14,5 +14,5 @@ use crate::ledger::texts::PROFILE;
 
 fn view(batch: &Batch, id: BeneficiaryId) -> Decided {
     let beneficiary = batch.streams.beneficiaries.find(id)?.clone();
-    Ok(CommandResult::Beneficiary(BeneficiaryView { profile: batch.text(PROFILE, id)?, beneficiary }))
+    Ok(CommandResult::Beneficiary(BeneficiaryView { profile: batch.text(PROFILE, id.0)?, beneficiary }))
 }

@@ -2,12 +2,16 @@
 
 mod load_vouchers;
 mod products;
+mod set_stock_threshold;
+mod void_vouchers;
 
 use ledger_events::CategoryId;
 use ledger_events::catalogue::{Category, CategoryAdded};
 
 pub use load_vouchers::LoadVouchers;
 pub use products::{AddProduct, ChangeProduct, SetProductImage};
+pub use set_stock_threshold::SetStockThreshold;
+pub use void_vouchers::VoidVouchers;
 
 use super::unknown;
 use crate::ledger::commands::prelude::*;

@@ -24,7 +24,7 @@ pub(super) fn keep_signing_secret(
     secret: &Secret,
     context: &CommandContext<'_>,
 ) -> Result<Uuid, SealError> {
-    let sealed = batch.keyring.seal(SIGNING_SECRET, id, secret.expose().as_bytes())?;
+    let sealed = batch.keyring.seal(SIGNING_SECRET, id.0, secret.expose().as_bytes())?;
     let mac = batch.keyring.row_mac(Row::SigningSecret { id, secret: secret.expose() })?;
     let event_id = batch.append::<Credential>(id, SigningSecretRotated { secret_mac: Some(hex::encode(mac)) }, context);
     batch.streams.credentials.index.signing_secrets.insert(id, sealed.clone());

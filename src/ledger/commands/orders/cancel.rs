@@ -18,7 +18,7 @@ impl Handler for CancelOrder {
     fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
         reads.streams.orders.id(self.order_id);
         reads.streams.orders.query.cancelled.push(self.order_id);
-        reads.texts.push((METADATA, self.order_id));
+        reads.texts.push((METADATA, self.order_id.0));
         reads.new_ids.transactions += 1;
     }
 
@@ -46,7 +46,7 @@ impl Handler for CancelOrder {
             batch.append::<Wallet>(wallet_id, event, &context);
         }
         if let Some(reason) = reason {
-            reason.keep_for(batch, Owner::Account(account_id), CANCEL_REASON, order_id)?;
+            reason.keep_for(batch, Owner::Account(account_id), CANCEL_REASON, order_id.0)?;
         }
         view(batch, order_id, false)
     }

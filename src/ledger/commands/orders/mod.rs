@@ -30,7 +30,7 @@ fn append(batch: &mut Batch, id: OrderId, events: Vec<OrderEvent>, context: &Com
 
 fn view(batch: &Batch, id: OrderId, is_new: bool) -> Decided {
     let order = batch.streams.orders.find(id)?.clone();
-    let metadata = batch.text(METADATA, id)?;
-    let cancel_reason = batch.text(CANCEL_REASON, id)?;
+    let metadata = batch.text(METADATA, id.0)?;
+    let cancel_reason = batch.text(CANCEL_REASON, id.0)?;
     Ok(CommandResult::Order(Box::new(OrderView { order, metadata, cancel_reason, is_new })))
 }

@@ -59,7 +59,7 @@ impl Handler for PlaceOrder {
         let placed_id = batch.append::<Order>(order_id, placed, &context);
         batch.append::<Wallet>(wallet_id, debited, &context.caused_by(placed_id, placed_id));
         if let Some(metadata) = metadata {
-            metadata.keep_for(batch, Owner::Account(self.account_id), METADATA, order_id)?;
+            metadata.keep_for(batch, Owner::Account(self.account_id), METADATA, order_id.0)?;
         }
         if let Some(reference) = &self.client_reference {
             batch.streams.orders.index.by_reference.insert((self.account_id, reference.clone()), order_id);
@@ -72,7 +72,7 @@ impl PlaceOrder {
     /// Returns the order that used the `client_reference` before, if it has the same payload.
     fn existing(&self, batch: &Batch, id: OrderId) -> Decided {
         let order = batch.streams.orders.loaded(id).ok_or(Rejection::DuplicateReference)?;
-        let metadata = batch.text(METADATA, id)?;
+        let metadata = batch.text(METADATA, id.0)?;
         let is_same = (order.placed.product_id, order.placed.denomination, order.placed.quantity)
             == (self.product_id, self.denomination, self.quantity)
             && metadata == self.metadata;

@@ -17,7 +17,12 @@ use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::FAILURE_REASON;
 
 /// Appends the payout's last event, and its refund right after it.
-fn end(batch: &mut Batch, payout: &Payout, command: PayoutCommand, context: &CommandContext<'_>) -> Result<(), Rejection> {
+pub(super) fn end(
+    batch: &mut Batch,
+    payout: &Payout,
+    command: PayoutCommand,
+    context: &CommandContext<'_>,
+) -> Result<(), Rejection> {
     let requested = &payout.requested;
     let (event, refunded) = payout::decide(payout, batch.streams.wallets.find(requested.wallet_id)?, command)?;
     let context = context.of_account(requested.account_id).caused_by(payout.requested_event_id, payout.last_event_id);
@@ -30,6 +35,6 @@ fn end(batch: &mut Batch, payout: &Payout, command: PayoutCommand, context: &Com
 
 fn view(batch: &Batch, id: PayoutId, is_new: bool) -> Decided {
     let payout = batch.streams.payouts.find(id)?.clone();
-    let failure_reason = batch.text(FAILURE_REASON, id)?;
+    let failure_reason = batch.text(FAILURE_REASON, id.0)?;
     Ok(CommandResult::Payout(PayoutView { payout, failure_reason, is_new }))
 }

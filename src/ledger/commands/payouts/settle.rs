@@ -21,7 +21,8 @@ pub enum PayoutOutcome {
 impl Handler for SettlePayout {
     fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
         reads.streams.payouts.id(self.payout_id);
-        reads.texts.push((FAILURE_REASON, self.payout_id));
+        reads.streams.approvals.query.payouts.push(self.payout_id);
+        reads.texts.push((FAILURE_REASON, self.payout_id.0));
         reads.new_ids.transactions += 1;
     }
 
@@ -31,11 +32,14 @@ impl Handler for SettlePayout {
         let known = batch.streams.payouts.find(id)?.clone();
         let settled_as = match known.status {
             PayoutStatus::Paid => Some(PayoutOutcome::Paid),
-            PayoutStatus::Failed => Some(PayoutOutcome::Failed { reason: batch.text(FAILURE_REASON, id)? }),
+            PayoutStatus::Failed => Some(PayoutOutcome::Failed { reason: batch.text(FAILURE_REASON, id.0)? }),
             PayoutStatus::Pending | PayoutStatus::Cancelled => None,
         };
         if settled_as.as_ref() == Some(&self.outcome) {
             return view(batch, id, false);
+        }
+        if batch.streams.approvals.awaited_by_payout(id, batch.head.recorded_at).is_some() {
+            return Err(Rejection::Conflict("the payout awaits approval as paid").into());
         }
         let (command, reason) = match &self.outcome {
             PayoutOutcome::Paid => (PayoutCommand::Pay, None),
@@ -47,7 +51,7 @@ impl Handler for SettlePayout {
         };
         end(batch, &known, command, context)?;
         if let Some(reason) = reason {
-            reason.keep_for(batch, Owner::Beneficiary(known.requested.beneficiary_id), FAILURE_REASON, id)?;
+            reason.keep_for(batch, Owner::Beneficiary(known.requested.beneficiary_id), FAILURE_REASON, id.0)?;
         }
         view(batch, id, false)
     }

@@ -1,5 +1,5 @@
 use ledger_events::StatementId;
-use ledger_events::reconciliation::{Decision, Statement};
+use ledger_events::reconciliation::{BankStatement, Decision};
 
 use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::DECISION_REASON;
@@ -25,12 +25,12 @@ impl Handler for DecideMatch {
         let reason = Salted::new(&self.reason);
         let known = batch.streams.statements.find(self.statement_id)?;
         if let Some(event) = known.decide(decision_id, self.line, self.decision, reason.hash())? {
-            let has_it = |other: &Statement| other.decisions.values().any(|decided| decided.decision == self.decision);
+            let has_it = |other: &BankStatement| other.decisions.values().any(|decided| decided.decision == self.decision);
             if self.decision != Decision::Ignored && batch.streams.statements.values().any(has_it) {
                 return Err(Rejection::Conflict("a line of another statement was decided to be this one").into());
             }
-            batch.append::<Statement>(self.statement_id, event, context);
-            reason.keep(batch, DECISION_REASON, decision_id)?;
+            batch.append::<BankStatement>(self.statement_id, event, context);
+            reason.keep(batch, DECISION_REASON, decision_id.0)?;
         }
         let statement = batch.streams.statements.find(self.statement_id)?.clone();
         Ok(CommandResult::Statement { statement, is_new: false })

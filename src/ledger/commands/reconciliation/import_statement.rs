@@ -1,4 +1,4 @@
-use ledger_events::reconciliation::{Statement, StatementImported};
+use ledger_events::reconciliation::{BankStatement, StatementImported};
 
 use crate::ledger::commands::prelude::*;
 
@@ -23,7 +23,7 @@ impl Handler for ImportStatement {
             return Err(Rejection::Conflict("the file's lines were deleted meanwhile: send it again").into());
         }
         let id = statements.next_id()?;
-        batch.append::<Statement>(id, imported.clone(), context);
+        batch.append::<BankStatement>(id, imported.clone(), context);
         Ok(CommandResult::Statement { statement: batch.streams.statements.find(id)?.clone(), is_new: true })
     }
 }

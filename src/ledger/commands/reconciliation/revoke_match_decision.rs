@@ -1,5 +1,5 @@
 use ledger_events::StatementId;
-use ledger_events::reconciliation::Statement;
+use ledger_events::reconciliation::BankStatement;
 
 use crate::ledger::commands::prelude::*;
 use crate::ledger::texts::REVOCATION_REASON;
@@ -21,9 +21,9 @@ impl Handler for RevokeMatchDecision {
         let known = batch.streams.statements.find(self.statement_id)?;
         let event = known.revoke(self.line, reason.hash())?;
         let decision_id = known.decisions.get(&self.line).map(|decided| decided.id);
-        batch.append::<Statement>(self.statement_id, event, context);
+        batch.append::<BankStatement>(self.statement_id, event, context);
         if let Some(decision_id) = decision_id {
-            reason.keep(batch, REVOCATION_REASON, decision_id)?;
+            reason.keep(batch, REVOCATION_REASON, decision_id.0)?;
         }
         let statement = batch.streams.statements.find(self.statement_id)?.clone();
         Ok(CommandResult::Statement { statement, is_new: false })

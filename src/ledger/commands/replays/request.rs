@@ -1,10 +1,10 @@
-use ledger_events::replay::{Replay, ReplayKind, ReplayStatus, WebhookReplayRequested};
-use ledger_events::{AccountId, Position, WebhookId};
+use ledger_events::replay::{MissedOnly, Replay, ReplayKind, ReplayStatus, WebhookReplayRequested};
+use ledger_events::{AccountId, Actor, Position, WebhookId};
 
 use super::view;
 use crate::ledger::commands::prelude::*;
 
-/// Requests a replay. Like every command about replays it comes from operators, and may concern a suspended account.
+/// Requests a replay. An operator may request one for a suspended account, too.
 #[derive(Clone, Debug)]
 pub struct RequestReplay {
     pub account_id: AccountId,
@@ -14,17 +14,23 @@ pub struct RequestReplay {
     pub from: Position,
     /// Upper limit of deliveries per second.
     pub per_second: i32,
+    /// Part of the missed events to deliver; `None` for all of them.
+    pub only: Option<MissedOnly>,
 }
 
 impl Handler for RequestReplay {
     fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.id(self.account_id);
         reads.streams.webhooks.id_of_account(self.account_id, self.webhook_id);
         reads.streams.replays.query.running_of.insert(self.account_id);
         reads.streams.replays.new_id();
     }
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
-        let Self { account_id, webhook_id, kind, from, per_second } = *self;
+        let Self { account_id, webhook_id, kind, from, per_second, only } = *self;
+        if matches!(context.origin.actor, Actor::Credential(_) | Actor::User(_)) {
+            require_active(batch, account_id)?;
+        }
         let webhook = batch.streams.webhooks.get(webhook_id).filter(|webhook| webhook.account_id == account_id);
         let events = webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone();
         // Two replays side by side would each find, and deliver, what the other one is about to.
@@ -33,7 +39,7 @@ impl Handler for RequestReplay {
             return Err(Rejection::Conflict("a replay of this webhook is running").into());
         }
         let id = batch.streams.replays.next_id()?;
-        let event = WebhookReplayRequested { account_id, webhook_id, kind, events, from, per_second };
+        let event = WebhookReplayRequested { account_id, webhook_id, kind, events, from, per_second, only };
         let requested = batch.append::<Replay>(id, event, &context.of_account(account_id));
         batch.streams.replays.index.chains.insert(id, (requested, requested));
         view(batch, id)

@@ -33,7 +33,7 @@ impl Handler for CreateUser {
         }
         let id = batch.streams.users.next_id()?;
         batch.data_keys.insert(Owner::User(id), None); // A new user has no data key.
-        let email_hash = batch.keep_text_of(Owner::User(id), EMAIL, id, new_salt(), &self.email)?;
+        let email_hash = batch.keep_text_of(Owner::User(id), EMAIL, id.0, new_salt(), &self.email)?;
         let mac = batch.keyring.row_mac(Row::User { id, account_id, password_hash: self.password_hash.expose() })?;
         let event = UserCreated { account_id, role, email_hash, row_mac: Some(hex::encode(mac)) };
         batch.append::<User>(id, event, &context.of_account(account_id));

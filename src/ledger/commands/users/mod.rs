@@ -2,12 +2,18 @@
 
 mod change;
 mod create;
+mod password;
+mod team;
+mod two_factor;
 
 use ledger_events::user::{User, UserRemoved, UserSessionsEnded};
 use ledger_events::{AccountId, UserId};
 
 pub use change::ChangeUser;
 pub use create::CreateUser;
+pub use password::SetOwnPassword;
+pub use team::{AcceptInvitation, ChangeMemberRole, InviteUser, RemoveMember, RevokeInvitation};
+pub use two_factor::{DisableTwoFactor, EnableTwoFactor, SetSecurityPolicy};
 
 use crate::ledger::batch::UserChange;
 use crate::ledger::commands::prelude::*;

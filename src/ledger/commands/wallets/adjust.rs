@@ -26,7 +26,7 @@ impl Handler for AdjustWallet {
         let Self { direction, amount, .. } = *self;
         let command = WalletCommand::Adjust { direction, amount, reason_hash: reason.hash() };
         let transaction = move_money(batch, self.wallet_id, id, command, context)?;
-        reason.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id)?;
+        reason.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id.0)?;
         Ok(CommandResult::Transaction(transaction))
     }
 }

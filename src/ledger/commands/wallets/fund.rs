@@ -1,5 +1,5 @@
 use ledger_events::wallet::WalletCommand;
-use ledger_events::{AccountId, Money, WalletId};
+use ledger_events::{AccountId, ApprovalId, Money, WalletId};
 
 use super::move_money;
 use crate::ledger::commands::prelude::*;
@@ -22,6 +22,7 @@ impl Handler for FundWallet {
         reads.streams.wallets.id(self.wallet_id);
         reads.streams.wallets.query.noted.extend(self.note.as_ref().map(|_| self.wallet_id));
         reads.streams.wallets.query.fundings.push(&self.reference);
+        reads.streams.approvals.query.references.push(&self.reference);
         reads.new_ids.transactions += 1;
     }
 
@@ -38,15 +39,30 @@ impl Handler for FundWallet {
             }
             return Err(Rejection::Conflict("the reference was used for another funding").into());
         }
+        if let Some(pending) = batch.streams.approvals.awaited_by_reference(&self.reference, batch.head.recorded_at) {
+            return self.awaited(batch, pending.id);
+        }
         let id = batch.ids.transactions.next()?;
         let note = self.note.as_ref().map(Salted::new);
         let (reference, note_hash) = (self.reference.clone(), note.as_ref().map(Salted::hash));
         let command = WalletCommand::Fund { amount: self.amount, reference, note_hash };
         let transaction = move_money(batch, self.wallet_id, id, command, context)?;
         if let Some(note) = note {
-            note.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id)?;
+            note.keep_for(batch, Owner::Account(transaction.account_id), NOTE, id.0)?;
         }
         batch.streams.wallets.index.fundings.insert(self.reference.clone(), transaction.clone());
         Ok(CommandResult::Funding { transaction, is_new: true })
+    }
+}
+
+impl FundWallet {
+    /// Returns the pending approval that has taken the reference, if it is for the same funding by an operator.
+    fn awaited(&self, batch: &Batch, id: ApprovalId) -> Decided {
+        let requested = &batch.streams.approvals.find(id)?.requested;
+        let is_same = (requested.wallet_id, requested.amount) == (self.wallet_id, self.amount);
+        match self.account_id.is_none() && is_same {
+            true => approval_view(batch, id),
+            false => Err(Rejection::Conflict("the reference is taken by a funding that awaits approval").into()),
+        }
     }
 }

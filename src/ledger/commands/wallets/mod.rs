@@ -14,7 +14,7 @@ pub use fund::FundWallet;
 pub use open::OpenWallet;
 
 /// Decides and appends a movement of money.
-fn move_money(
+pub(super) fn move_money(
     batch: &mut Batch,
     wallet_id: WalletId,
     id: TransactionId,

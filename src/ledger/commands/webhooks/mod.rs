@@ -31,7 +31,7 @@ fn read_webhook(reads: &mut ReadSet<'_>, account_id: AccountId, id: WebhookId) {
     reads.streams.accounts.id(account_id);
     reads.streams.webhooks.id_of_account(account_id, id);
     reads.streams.replays.query.running_of.insert(account_id);
-    reads.texts.extend([(WEBHOOK_NAME, id), (WEBHOOK_URL, id)]);
+    reads.texts.extend([(WEBHOOK_NAME, id.0), (WEBHOOK_URL, id.0)]);
 }
 
 /// Returns the credential's signing secret, and the context of the next event. A credential without one gets the new one.
@@ -42,7 +42,7 @@ fn signing_secret<'a>(
     context: CommandContext<'a>,
 ) -> Result<(Secret, CommandContext<'a>), CommandError> {
     if let Some(sealed) = batch.streams.credentials.index.signing_secrets.get(&id) {
-        return Ok((batch.keyring.open_text(SIGNING_SECRET, id, sealed)?, context));
+        return Ok((batch.keyring.open_text(SIGNING_SECRET, id.0, sealed)?, context));
     }
     let kept = keep_signing_secret(batch, id, new_secret, &context)?;
     Ok((new_secret.clone(), context.after(kept)))
@@ -73,7 +73,7 @@ fn append(
 
 fn view(batch: &Batch, id: WebhookId, token: Option<Secret>) -> Decided {
     let webhook = batch.streams.webhooks.find(id)?.clone();
-    let name = batch.text(WEBHOOK_NAME, id)?.ok_or(SealError::Unreadable)?;
-    let url = batch.text(WEBHOOK_URL, id)?.ok_or(SealError::Unreadable)?;
+    let name = batch.text(WEBHOOK_NAME, id.0)?.ok_or(SealError::Unreadable)?;
+    let url = batch.text(WEBHOOK_URL, id.0)?.ok_or(SealError::Unreadable)?;
     Ok(CommandResult::Webhook(WebhookView { webhook, name, url, token }))
 }

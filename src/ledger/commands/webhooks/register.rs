@@ -41,13 +41,13 @@ impl Handler for RegisterWebhook {
         let (token, context) = match credential_id {
             Some(credential_id) => signing_secret(batch, credential_id, &self.new_secret, context)?,
             None => {
-                batch.keep_text(WEBHOOK_TOKEN, id, new_salt(), &self.new_secret)?;
+                batch.keep_text(WEBHOOK_TOKEN, id.0, new_salt(), &self.new_secret)?;
                 (self.new_secret.clone(), context)
             }
         };
         batch.append::<Webhook>(id, event, &context);
-        name.keep(batch, WEBHOOK_NAME, id)?;
-        url.keep(batch, WEBHOOK_URL, id)?;
+        name.keep(batch, WEBHOOK_NAME, id.0)?;
+        url.keep(batch, WEBHOOK_URL, id.0)?;
         view(batch, id, Some(token))
     }
 }

@@ -24,7 +24,7 @@ impl Handler for RotateWebhookToken {
         let token = Salted::new(&self.new_token);
         let rotate = WebhookCommand::RotateToken { token_hash: token.hash() };
         append(batch, self.account_id, self.webhook_id, rotate, context)?;
-        token.keep(batch, WEBHOOK_TOKEN, self.webhook_id)?;
+        token.keep(batch, WEBHOOK_TOKEN, self.webhook_id.0)?;
         view(batch, self.webhook_id, Some(self.new_token.clone()))
     }
 }

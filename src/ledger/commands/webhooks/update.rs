@@ -88,7 +88,7 @@ impl Handler for UpdateWebhook {
         end_replays(batch, id, &context);
         for (kind, text) in [(WEBHOOK_NAME, name), (WEBHOOK_URL, url)] {
             if let Some(text) = text {
-                text.keep(batch, kind, id)?;
+                text.keep(batch, kind, id.0)?;
             }
         }
         view(batch, id, None)

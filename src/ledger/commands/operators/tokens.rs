@@ -4,7 +4,7 @@ use ledger_events::operator::{OperatorRole, OperatorTokenIssued, OperatorTokenRe
 
 use crate::ledger::commands::prelude::*;
 use crate::ledger::operators::{self, Change};
-use crate::ledger::streams::OperatorToken;
+use crate::ledger::streams::Operator;
 use crate::ledger::texts::OPERATOR_NAME;
 use crate::secrets::rows::Row;
 
@@ -34,7 +34,7 @@ impl Handler for IssueOperatorToken {
         let name_hash = batch.keep_text(OPERATOR_NAME, id, new_salt(), name)?;
         let mac = batch.keyring.row_mac(Row::Operator { id, role: role.as_str(), token_hash })?;
         let event = OperatorTokenIssued { role: *role, name_hash, row_mac: Some(hex::encode(mac)) };
-        batch.append::<OperatorToken>(id, event, context);
+        batch.append::<Operator>(id, event, context);
         let issued_at = batch.head.recorded_at;
         let issue = Change::Issue { id, name: name.clone(), role: *role, token_hash: *token_hash, mac, issued_at };
         batch.pending.operators.push(issue);
@@ -53,10 +53,11 @@ impl Handler for RevokeOperatorToken {
     }
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
-        if batch.streams.operators.find(self.id)?.is_revoked {
+        let known = batch.streams.operators.find(self.id)?;
+        if known.is_revoked || known.user.is_some() {
             return Err(Rejection::NotFound.into());
         }
-        batch.append::<OperatorToken>(self.id, OperatorTokenRevoked {}, context);
+        batch.append::<Operator>(self.id, OperatorTokenRevoked {}, context);
         batch.pending.operators.push(Change::Revoke { id: self.id, revoked_at: batch.head.recorded_at });
         Ok(CommandResult::OperatorToken { id: self.id })
     }

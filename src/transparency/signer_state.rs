@@ -1,4 +1,4 @@
-//! The signer's memory outside the database: the last tree of each origin that this machine has signed or seen signed.
+//! The signer's state outside the database: the last tree of each origin that this machine has signed or seen signed.
 //! Restoring an older copy of the database does not restore an older copy of this file.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Remembered {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum MemoryError {
+pub enum SignerStateError {
     #[error("the log's state file {path}: {source}")]
     File { path: String, source: io::Error },
     #[error("another process has changed the log's state file {path} in the meantime")]
@@ -36,7 +36,7 @@ pub enum MemoryError {
 
 /// The state file. All signing processes on this machine share it.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct SignerState {
     path: PathBuf,
     /// Identifies this state file among those of all nodes. Stored in a file next to it.
     id: Uuid,
@@ -44,26 +44,26 @@ pub struct Memory {
 
 type Trees = BTreeMap<String, Remembered>;
 
-impl Memory {
+impl SignerState {
     /// Opens the state file: creates its directory, and checks that the file can be read and locked.
     ///
     /// # Errors
-    /// Returns [`MemoryError::File`] when the file is not accessible, or does not contain a valid state.
-    pub fn open(path: &Path) -> Result<Memory, MemoryError> {
-        let mut memory = Memory { path: path.to_owned(), id: Uuid::nil() };
+    /// Returns [`SignerStateError::File`] when the file is not accessible, or does not contain a valid state.
+    pub fn open(path: &Path) -> Result<SignerState, SignerStateError> {
+        let mut state = SignerState { path: path.to_owned(), id: Uuid::nil() };
         let check = || {
-            std::fs::create_dir_all(memory.directory())?;
-            memory.close_to_others()?;
-            memory.locked(|| {
-                memory.read()?;
-                memory.read_or_draw_id()
+            std::fs::create_dir_all(state.directory())?;
+            state.close_to_others()?;
+            state.locked(|| {
+                state.read()?;
+                state.read_or_draw_id()
             })
         };
-        memory.id = check().map_err(|source| memory.error(source))?;
-        Ok(memory)
+        state.id = check().map_err(|source| state.error(source))?;
+        Ok(state)
     }
 
-    /// Returns the id of this memory, generated when the file was first opened.
+    /// Returns the id of this state, generated when the file was first opened.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -85,30 +85,30 @@ impl Memory {
     ///
     /// # Errors
     /// Returns an error when the file cannot be read.
-    pub fn recall(&self, origin: &str) -> Result<Option<Remembered>, MemoryError> {
+    pub fn recall(&self, origin: &str) -> Result<Option<Remembered>, SignerStateError> {
         self.read().map(|trees| trees.get(origin).copied()).map_err(|source| self.error(source))
     }
 
     /// Replaces the remembered tree of an origin. `before` is the tree that the new one was compared with, as returned by
-    /// [`Memory::recall`]. The write is atomic, and is on disk when this returns.
+    /// [`SignerState::recall`]. The write is atomic, and is on disk when this returns.
     ///
     /// # Errors
-    /// Returns [`MemoryError::Moved`] when another process has stored a different tree in the meantime, because the new
-    /// tree was not compared with that one. Returns [`MemoryError::Contradicts`] when the new tree is smaller than the
-    /// remembered one, or has the same size and another root. Returns [`MemoryError::File`] when the file cannot be
+    /// Returns [`SignerStateError::Moved`] when another process has stored a different tree in the meantime, because the new
+    /// tree was not compared with that one. Returns [`SignerStateError::Contradicts`] when the new tree is smaller than the
+    /// remembered one, or has the same size and another root. Returns [`SignerStateError::File`] when the file cannot be
     /// written. After any error the caller must not publish the tree.
-    pub fn keep(&self, origin: &str, before: Option<&Remembered>, tree: Remembered) -> Result<(), MemoryError> {
+    pub fn keep(&self, origin: &str, before: Option<&Remembered>, tree: Remembered) -> Result<(), SignerStateError> {
         let path = || self.path.display().to_string();
         let write = || {
             let mut trees = self.read()?;
             let known = trees.get(origin).copied();
             if known.as_ref() != before {
-                return Ok(Err(MemoryError::Moved { path: path() }));
+                return Ok(Err(SignerStateError::Moved { path: path() }));
             }
             if let Some(known) =
                 known.filter(|known| known.size > tree.size || known.size == tree.size && known.root != tree.root)
             {
-                return Ok(Err(MemoryError::Contradicts { path: path(), known: known.size, size: tree.size }));
+                return Ok(Err(SignerStateError::Contradicts { path: path(), known: known.size, size: tree.size }));
             }
             trees.insert(origin.to_owned(), tree);
             let mut text = serde_json::to_vec_pretty(&trees)?;
@@ -165,8 +165,8 @@ impl Memory {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    fn error(&self, source: io::Error) -> MemoryError {
-        MemoryError::File { path: self.path.display().to_string(), source }
+    fn error(&self, source: io::Error) -> SignerStateError {
+        SignerStateError::File { path: self.path.display().to_string(), source }
     }
 }
 
@@ -195,21 +195,21 @@ mod tests {
     fn a_remembered_tree_belongs_to_its_origin_and_only_grows() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/state.json");
-        let memory = Memory::open(&path).unwrap();
-        assert_eq!(memory.recall("a").unwrap(), None);
-        memory.keep("a", None, tree(5)).unwrap();
-        memory.keep("b", None, tree(9)).unwrap();
+        let state = SignerState::open(&path).unwrap();
+        assert_eq!(state.recall("a").unwrap(), None);
+        state.keep("a", None, tree(5)).unwrap();
+        state.keep("b", None, tree(9)).unwrap();
         let other = Remembered { root: [7; 32], ..tree(5) };
         for contradicting in [tree(3), other] {
-            let refused = memory.keep("a", Some(&tree(5)), contradicting);
-            assert!(matches!(refused, Err(MemoryError::Contradicts { known: 5, .. })), "{refused:?}");
+            let refused = state.keep("a", Some(&tree(5)), contradicting);
+            assert!(matches!(refused, Err(SignerStateError::Contradicts { known: 5, .. })), "{refused:?}");
         }
-        memory.keep("a", Some(&tree(5)), Remembered { epoch: 3, ..tree(5) }).unwrap();
-        memory.keep("b", Some(&tree(9)), tree(10)).unwrap();
-        let again = Memory::open(&path).unwrap();
+        state.keep("a", Some(&tree(5)), Remembered { epoch: 3, ..tree(5) }).unwrap();
+        state.keep("b", Some(&tree(9)), tree(10)).unwrap();
+        let again = SignerState::open(&path).unwrap();
         assert_eq!(again.recall("a").unwrap(), Some(Remembered { epoch: 3, ..tree(5) }));
         assert_eq!(again.recall("b").unwrap(), Some(tree(10)));
-        assert_eq!(again.id(), memory.id());
+        assert_eq!(again.id(), state.id());
         assert!(!path.with_extension("new").exists());
     }
 
@@ -223,16 +223,16 @@ mod tests {
     fn a_tree_that_another_process_has_signed_in_the_meantime_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.json");
-        let (first, second) = (Memory::open(&path).unwrap(), Memory::open(&path).unwrap());
+        let (first, second) = (SignerState::open(&path).unwrap(), SignerState::open(&path).unwrap());
         first.keep("a", None, tree(5)).unwrap();
         let seen = second.recall("a").unwrap();
         first.keep("a", Some(&tree(5)), tree(6)).unwrap();
         for forked in [Remembered { root: [7; 32], ..tree(6) }, tree(7)] {
             let refused = second.keep("a", seen.as_ref(), forked);
-            assert!(matches!(refused, Err(MemoryError::Moved { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(SignerStateError::Moved { .. })), "{refused:?}");
         }
         assert_eq!(second.recall("a").unwrap(), Some(tree(6)));
-        assert!(matches!(second.keep("a", None, tree(8)), Err(MemoryError::Moved { .. })));
+        assert!(matches!(second.keep("a", None, tree(8)), Err(SignerStateError::Moved { .. })));
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         let path = directory.path().join("state.json");
         for wrong in ["", "{", "[]", r#"{"a":{"size":1}}"#, r#"{"a":{"size":1,"root":"AAAA","epoch":0}}"#] {
             std::fs::write(&path, wrong).unwrap();
-            assert!(Memory::open(&path).is_err(), "{wrong}");
+            assert!(SignerState::open(&path).is_err(), "{wrong}");
         }
     }
 }

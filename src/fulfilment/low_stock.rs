@@ -1,0 +1,47 @@
+//! Warnings about low stock: fewer vouchers of a denomination are available than its threshold.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ledger_database::PgPool;
+use ledger_events::{Money, ProductId, ShardId};
+use tokio_util::sync::CancellationToken;
+
+use crate::heartbeat::Heartbeat;
+use crate::ledger::{connect, stock};
+use crate::telemetry::Metrics;
+
+/// Interval between two checks.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Deadline of one check.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Checks the thresholds until stopped. Logs each denomination once when its stock becomes low, and once when it is not low
+/// any more.
+pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, heartbeat: Heartbeat, stop: CancellationToken) {
+    let mut known = BTreeSet::new();
+    loop {
+        heartbeat.beat();
+        match connect::within(DEADLINE, stock::low(&pool, &shards)).await {
+            Ok(low) => {
+                tell(&known, &low);
+                metrics.stock_low(low.len());
+                known = low;
+            }
+            Err(error) => tracing::warn!(%error, "failed to check the stock; retrying"),
+        }
+        heartbeat.rest();
+        if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn tell(before: &BTreeSet<(ProductId, Money)>, now: &BTreeSet<(ProductId, Money)>) {
+    for (product_id, denomination) in now.difference(before) {
+        tracing::warn!(%product_id, %denomination, "the stock is low");
+    }
+    for (product_id, denomination) in before.difference(now) {
+        tracing::info!(%product_id, %denomination, "the stock is not low any more");
+    }
+}

@@ -1,0 +1,9 @@
+//! Approvals of a second operator: movements of money above a limit wait for one.
+
+mod grant;
+mod reject;
+mod supervise;
+
+pub use grant::GrantApproval;
+pub use reject::RejectApproval;
+pub use supervise::{MoneyChange, Supervise};

@@ -1,0 +1,33 @@
+//! Notices of low balances.
+
+use ledger_events::account::{Account, LowBalanceNoticeSet};
+use ledger_events::{AccountId, Money, WalletId};
+
+use crate::ledger::commands::prelude::*;
+
+/// Sets the amount below which an account wants to be told about a wallet's balance; `None` for no notices.
+#[derive(Clone, Debug)]
+pub struct SetLowBalanceNotice {
+    pub account_id: AccountId,
+    pub wallet_id: WalletId,
+    pub below: Option<Money>,
+}
+
+impl Handler for SetLowBalanceNotice {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.id(self.account_id);
+        reads.streams.wallets.id(self.wallet_id);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let Self { account_id, wallet_id, below } = *self;
+        let wallet = batch.streams.wallets.find(wallet_id)?.clone();
+        if wallet.account_id != account_id {
+            return Err(Rejection::NotFound.into());
+        }
+        require_active(batch, account_id)?;
+        let event = LowBalanceNoticeSet { wallet_id, currency: wallet.currency, below, balance: wallet.balance };
+        batch.append::<Account>(account_id, event, &context.of_account(account_id));
+        Ok(CommandResult::Wallet(wallet))
+    }
+}

@@ -1,0 +1,61 @@
+//! Number of vouchers in the stock, and thresholds for warnings.
+
+use std::collections::BTreeSet;
+
+use ledger_database::{FromRow, PgPool};
+use ledger_events::{Money, ProductId, ShardId};
+use rust_decimal::Decimal;
+
+use crate::ledger::clock::expiry_day;
+
+/// The number of vouchers of one denomination.
+#[derive(Clone, Debug, FromRow)]
+pub struct Level {
+    pub denomination: Decimal,
+    /// Free vouchers that have not expired.
+    pub available: i64,
+    pub allocated: i64,
+    /// Free vouchers that have expired, or are about to: they are not given to orders.
+    pub expired: i64,
+    pub voided: i64,
+}
+
+/// Returns a product's stock over all shards, by denomination.
+pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
+    sqlx::query_as(concat!(
+        "SELECT denomination, count(*) FILTER (WHERE order_id IS NOT NULL AND voided_at IS NULL) AS allocated,
+            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= day.today)) AS available,
+            count(*) FILTER (WHERE order_id IS NULL AND expires_on < day.today) AS expired, count(voided_at) AS voided
+         FROM vault.vouchers CROSS JOIN (SELECT ",
+        expiry_day!(),
+        " AS today) AS day
+         WHERE shard_id = ANY($1) AND product_id = $2 GROUP BY denomination ORDER BY denomination"
+    ))
+    .bind(shards)
+    .bind(product)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the denominations of which fewer vouchers are available than their threshold. Counts no further than the
+/// threshold.
+pub async fn low(pool: &PgPool, shards: &[ShardId]) -> Result<BTreeSet<(ProductId, Money)>, sqlx::Error> {
+    let low: Vec<(ProductId, Decimal)> = sqlx::query_as(concat!(
+        "SELECT t.product_id, t.denomination
+         FROM (SELECT p.id AS product_id, (s.value->>'denomination')::numeric AS denomination, (s.value->>'least')::integer AS least
+            FROM products p CROSS JOIN LATERAL json_array_elements(p.details->'stock_thresholds') AS s) AS t
+         WHERE (SELECT count(*) FROM
+            (SELECT FROM vault.vouchers
+             WHERE shard_id = ANY($1) AND product_id = t.product_id AND denomination = t.denomination AND order_id IS NULL
+               AND (expires_on IS NULL OR expires_on >= ",
+        expiry_day!(),
+        ") LIMIT t.least) AS counted) < t.least"
+    ))
+    .bind(shards)
+    .fetch_all(pool)
+    .await?;
+    let pair = |(product, denomination): (ProductId, Decimal)| {
+        Ok((product, denomination.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))?))
+    };
+    low.into_iter().map(pair).collect()
+}
