@@ -4,145 +4,47 @@
 //! clap parses the flags. The values of the file replace the flags' defaults before parsing, so that all three sources go
 //! through the same checks.
 
+mod console;
+mod database;
 mod file;
-mod private;
+mod key_file;
+mod lifecycle;
+mod mail;
 mod values;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use chrono::{Months, NaiveDate};
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use embedded_postgres::PinnedRelease;
 use ipnet::IpNet;
-use ledger_events::api_version::EmergencySunsetDeclared;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use ledger_events::approval::ApprovalLimits;
 use transparency_log::note::VerifierKey;
 
+use crate::access::one_click::OneClick;
 use crate::access::rate_limits::RateLimits;
 use crate::duration::duration;
 use crate::secrets::seal::Secret;
 use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
+pub use console::ConsoleSettings;
+pub use database::DatabaseSettings;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
-pub(crate) use private::read_private;
-pub use values::{LogFormat, Role, Roles};
-use values::{bytes, date, network, origin, reason, secret, service_name, short_duration, url};
+pub(crate) use key_file::read_private;
+pub use lifecycle::LifecycleSettings;
+pub use mail::MailSettings;
+pub use values::{LogFormat, Role, Roles, Switch};
+use values::{bytes, network, origin, service_name, short_duration, url};
 
 /// Environment variable that holds the operator token itself, as an alternative to a file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
-
-/// Earliest end of v1 that clients were promised (`VERSIONING.md`).
-const V1_UNTIL: NaiveDate = match NaiveDate::from_ymd_opt(2028, 7, 1) {
-    Some(day) => day,
-    None => NaiveDate::MAX,
-};
-/// Minimum time between the deprecation and the end of v1 that clients were promised (`VERSIONING.md`).
-const DEPRECATED_FOR: Months = Months::new(12);
 
 /// A configuration error: one line that names the setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
-
-/// Settings that locate the database; shared by every command that needs one.
-#[derive(Args, Clone, Debug)]
-pub struct DatabaseSettings {
-    /// URL of the Postgres database [default: an embedded Postgres in the data directory]
-    #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
-    pub database_url: Option<Secret>,
-
-    /// Allow a remote database without sslmode=verify-full; only on a network that nobody else uses
-    #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
-        num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
-    pub allow_plain_database: bool,
-
-    /// URL of the database with the role that migrates [default: the database URL]
-    #[arg(long, env = "LEDGER_MIGRATION_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
-    pub migration_url: Option<Secret>,
-
-    /// Directory for the embedded Postgres, keys, and certificates
-    #[arg(long, env = "LEDGER_DATA_DIR", value_name = "DIRECTORY", default_value_os_t = crate::embedded::default_data_dir())]
-    pub data_dir: PathBuf,
-
-    /// Directory with `postgres` and `initdb` [default: looked for, else downloaded]
-    #[arg(long, env = "LEDGER_POSTGRES_PROGRAMS", value_name = "DIRECTORY")]
-    pub postgres_programs: Option<PathBuf>,
-
-    /// Postgres release to download if none is installed, with the SHA-256 digest of its archive [default: 17.11.0, for
-    /// Linux with glibc and macOS]
-    #[arg(long, env = "LEDGER_POSTGRES_RELEASE", value_name = "VERSION:DIGEST")]
-    pub postgres_release: Option<PinnedRelease>,
-
-    /// User that runs the embedded Postgres if this program runs as root [default: the cluster's owner, else postgres, else
-    /// nobody]
-    #[arg(long, env = "LEDGER_POSTGRES_ACCOUNT", value_name = "USER")]
-    pub postgres_account: Option<String>,
-}
-
-impl DatabaseSettings {
-    /// Returns the connection options of the database, or none for the embedded server.
-    ///
-    /// # Errors
-    /// If the URL is not a Postgres URL, or leads to another machine without `sslmode=verify-full`. The message does not
-    /// repeat the URL, because it may hold a password.
-    pub fn options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
-        self.postgres_options(self.database_url.as_ref(), "--database-url", "DATABASE_URL")
-    }
-
-    /// Returns the connection options of the role that migrates, or none if `--migration-url` is not set.
-    ///
-    /// # Errors
-    /// See [`DatabaseSettings::options`].
-    pub fn migration_options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
-        self.postgres_options(self.migration_url.as_ref(), "--migration-url", "LEDGER_MIGRATION_URL")
-    }
-
-    /// Parses and checks a database URL. Every setting that holds one goes through this function.
-    fn postgres_options(
-        &self,
-        url: Option<&Secret>,
-        flag: &str,
-        variable: &str,
-    ) -> Result<Option<PgConnectOptions>, ConfigError> {
-        let Some(url) = url else { return Ok(None) };
-        let options = postgres_options(url, flag, variable)?;
-        if !self.allow_plain_database && !is_protected(&options) {
-            let host = options.get_host();
-            return Err(ConfigError(format!(
-                "{flag} ({variable}) leads to {host} without sslmode=verify-full, so anyone on the network path can read and \
-                 change everything: add sslmode=verify-full to the URL (and sslrootcert=FILE for your own certificate \
-                 authority), or pass --allow-plain-database (LEDGER_ALLOW_PLAIN_DATABASE)"
-            )));
-        }
-        Ok(Some(options))
-    }
-}
-
-/// Returns whether the connection is safe from anyone on the network path. Either it stays on this machine, or TLS verifies
-/// the server's name. Any `sslmode` other than `verify-full` accepts a certificate of another server, or none.
-fn is_protected(options: &PgConnectOptions) -> bool {
-    let host = options.get_host();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let is_local = options.get_socket().is_some()
-        || host.starts_with('/')
-        || host.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.to_canonical().is_loopback());
-    is_local || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
-}
-
-fn postgres_options(url: &Secret, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
-    let text = url.expose();
-    let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let options = PgConnectOptions::from_str(text).ok().filter(|_| is_postgres);
-    options.ok_or_else(|| {
-        ConfigError(format!("{flag} ({variable}) is not a URL such as postgres://user:password@host:5432/database"))
-    })
-}
 
 /// Source of the operator token: a file, or the variable [`OPERATOR_TOKEN_VARIABLE`].
 #[derive(Args, Clone, Debug)]
@@ -215,6 +117,14 @@ pub struct Config {
     #[arg(long, env = "LEDGER_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<SocketAddr>,
 
+    /// Whether the node serves the client portal at /portal and the operator console at /console
+    #[arg(long, env = "LEDGER_PAGES", value_name = "on|off", default_value = "on")]
+    pub pages: Switch,
+
+    // Users whom links of the pages sign in. Only the demo has them.
+    #[arg(skip)]
+    pub one_click: Option<OneClick>,
+
     /// Maximum number of connections per source address (per /64 for IPv6); trusted proxies have no limit
     #[arg(long, env = "LEDGER_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_per_address: u32,
@@ -230,6 +140,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub operator_token: OperatorTokenSettings,
+
+    #[command(flatten)]
+    pub console: ConsoleSettings,
 
     /// File with the transparency log's ed25519 keys: one per line, each 32 random bytes in base64, newest last [default:
     /// made with the embedded server, else required]
@@ -255,6 +168,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub master_key: MasterKeySettings,
+
+    #[command(flatten)]
+    pub mail: MailSettings,
 
     /// URL at which clients reach the service; URLs in responses start with it [default: http://<listen>]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
@@ -321,18 +237,13 @@ pub struct Config {
     #[arg(long, env = "LEDGER_RATE_LIMITS", value_name = "LIMITS", default_value_t = RateLimits::default())]
     pub rate_limits: RateLimits,
 
-    /// Date of the deprecation of /api/v1, for example 2030-12-31; sent in the Deprecation header [default: none]
-    #[arg(long, env = "LEDGER_DEPRECATION_DATE", value_name = "DATE", value_parser = date)]
-    pub deprecation_date: Option<chrono::NaiveDate>,
+    /// Amount above which a second operator approves fundings, adjustments and payouts, for example EUR=1000,USD=1000, or one
+    /// amount for every currency [default: none: no approvals]
+    #[arg(long, env = "LEDGER_APPROVAL_ABOVE", value_name = "AMOUNTS")]
+    pub approval_above: Option<ApprovalLimits>,
 
-    /// Date of the end of /api/v1, for example 2030-12-31; sent in the Sunset header [default: none]
-    #[arg(long, env = "LEDGER_SUNSET_DATE", value_name = "DATE", value_parser = date)]
-    pub sunset_date: Option<chrono::NaiveDate>,
-
-    /// Reason for ending /api/v1 before 2028-07-01, or less than 12 months after its deprecation; recorded in the log
-    /// [default: none]
-    #[arg(long, env = "LEDGER_EMERGENCY_SUNSET", value_name = "REASON", value_parser = reason)]
-    pub emergency_sunset: Option<String>,
+    #[command(flatten)]
+    pub lifecycle: LifecycleSettings,
 
     /// Format of log lines: text or json [default: text on a terminal, else json]
     #[arg(long, env = "LEDGER_LOG_FORMAT", value_name = "FORMAT")]
@@ -360,6 +271,8 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.database.options()?;
         self.database.migration_options()?;
+        self.console.check()?;
+        self.mail.server()?;
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
             return Err(ConfigError("--log-witness-urls needs --log-witnesses: the verifier keys of these witnesses".into()));
         }
@@ -369,39 +282,7 @@ impl Config {
         if self.delivery_in_flight_per_webhook > self.delivery_in_flight {
             return Err(ConfigError("--delivery-in-flight-per-webhook must not be above --delivery-in-flight".into()));
         }
-        self.check_sunset()
-    }
-
-    /// Checks the sunset date against the promises to clients (`VERSIONING.md`). Breaking a promise needs a reason.
-    fn check_sunset(&self) -> Result<(), ConfigError> {
-        let Some(sunset) = self.sunset_date else {
-            return match self.emergency_sunset {
-                Some(_) => Err(ConfigError("--emergency-sunset needs --sunset-date".into())),
-                None => Ok(()),
-            };
-        };
-        if self.deprecation_date.is_some_and(|deprecation| sunset < deprecation) {
-            return Err(ConfigError("--sunset-date must not be before --deprecation-date".into()));
-        }
-        let earliest = self.deprecation_date.and_then(|deprecation| deprecation.checked_add_months(DEPRECATED_FOR));
-        let broken = if sunset < V1_UNTIL {
-            Some(format!("--sunset-date is {sunset}, but clients were promised /api/v1 until {V1_UNTIL}"))
-        } else if earliest.is_none_or(|earliest| sunset < earliest) {
-            Some(format!("--sunset-date is {sunset}, which is not 12 months or more after a --deprecation-date"))
-        } else {
-            None
-        };
-        match (broken, &self.emergency_sunset) {
-            (Some(broken), None) => Err(ConfigError(format!("{broken}: only --emergency-sunset REASON allows that"))),
-            (None, Some(_)) => Err(ConfigError("--emergency-sunset is not needed: the sunset breaks no promise".into())),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the emergency sunset to record in the log, if one is configured.
-    pub fn emergency_sunset(&self) -> Option<EmergencySunsetDeclared> {
-        let (reason, sunset_date) = self.emergency_sunset.clone().zip(self.sunset_date)?;
-        Some(EmergencySunsetDeclared { deprecation_date: self.deprecation_date, sunset_date, reason })
+        self.lifecycle.check()
     }
 }
 

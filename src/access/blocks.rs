@@ -5,7 +5,13 @@
 
 use std::net::IpAddr;
 
+use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
+use ledger_projections::page::{self, Listed, Page};
+use ledger_projections::state::Row;
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder};
 
 use super::limits::{BLOCK, Block};
 
@@ -34,4 +40,32 @@ pub async fn of(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error>
     .fetch_optional(pool)
     .await?;
     Ok(block.map(|(ends_at, ends_in)| Block { ends_at, ends_in }))
+}
+
+/// Active block, as operators see it.
+#[derive(Clone, Debug)]
+pub struct ActiveBlock {
+    /// Address, or first address of a /64 network.
+    pub ip: String,
+    pub started_at: DateTime<Utc>,
+    pub ends_at: DateTime<Utc>,
+}
+
+impl Row for ActiveBlock {
+    const COLUMNS: &'static str = "ip, started_at, ends_at";
+
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { ip: row.try_get("ip")?, started_at: row.try_get("started_at")?, ends_at: row.try_get("ends_at")? })
+    }
+}
+
+/// Lists one page of the active blocks, newest first. Ended blocks are purged, so the table is small.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<ActiveBlock>, sqlx::Error> {
+    let conditions = |query: &mut QueryBuilder<Postgres>| {
+        query.push(" FROM ip_blocks WHERE clock_timestamp() BETWEEN started_at AND ends_at");
+    };
+    page::fetch(pool, conditions, "id", page).await
 }

@@ -30,21 +30,42 @@ pub enum Rule {
     Images,
     /// Everything else under `/api/v1`.
     General,
-    /// `POST /auth/login`, counted by source network.
+    /// `POST /auth/login` and `POST /admin/auth/login`, counted by source network.
     Login,
     /// `POST /auth/refresh`, counted by IP.
     Refresh,
-    /// Changes under `/client/api`, counted by user.
+    /// `POST /auth/password-reset` and requests with a token from a mail, counted by source network.
+    PasswordReset,
+    /// Changes of the own password and second factor under `/client/api`, counted by user.
+    Security,
+    /// Every other change under `/client/api` and of the portal's account pages, counted by user.
     Portal,
     /// Failed logins of one user, counted by user and source network. No path maps to this rule.
     UserLogin,
+    /// Mails that reset a password, counted by email address, known or not. No path maps to this rule.
+    ResetMail,
     /// Calls with a wrong operator token, counted by source network. No path maps to this rule.
     Operator,
+    /// Steps of a sign-in through OpenID Connect, counted by source network. It never blocks an address, because a page of
+    /// another site can make a browser take such a step.
+    OpenId,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 8] =
-        [Self::Orders, Self::Images, Self::General, Self::Login, Self::Refresh, Self::Portal, Self::UserLogin, Self::Operator];
+    pub const ALL: [Rule; 12] = [
+        Self::Orders,
+        Self::Images,
+        Self::General,
+        Self::Login,
+        Self::Refresh,
+        Self::PasswordReset,
+        Self::Security,
+        Self::Portal,
+        Self::UserLogin,
+        Self::ResetMail,
+        Self::Operator,
+        Self::OpenId,
+    ];
 
     /// Returns the rule of a request by its routed path. A prefix matches whole segments only.
     pub fn of(method: &str, path: &str) -> Option<Rule> {
@@ -56,11 +77,38 @@ impl Rule {
                 _ => Self::General,
             });
         }
+        if is_under(path, "/portal") {
+            return Rule::of_page(reads, path);
+        }
+        if !reads && is_under(path, "/console/login") {
+            return Some(Self::Login);
+        }
         match method {
-            "POST" if is_under(path, "/auth/login") => Some(Self::Login),
+            "POST" if is_under(path, "/auth/login") || is_under(path, "/admin/auth/login") => Some(Self::Login),
+            _ if is_under(path, "/console/oidc") => Some(Self::OpenId),
             "POST" if is_under(path, "/auth/refresh") => Some(Self::Refresh),
+            "POST" if is_under(path, "/auth/password-reset") || is_under(path, "/auth/invitations") => Some(Self::PasswordReset),
+            "POST" | "PUT" | "DELETE" if is_under(path, "/client/api/two-factor") || is_under(path, "/client/api/password") => {
+                Some(Self::Security)
+            }
             _ if !reads && method != "OPTIONS" && is_under(path, "/client/api") => Some(Self::Portal),
             _ => None,
+        }
+    }
+
+    /// Returns the rule of a page of the portal. A form counts like the request to the API that it stands for.
+    fn of_page(reads: bool, path: &str) -> Option<Rule> {
+        let is_one_of = |pages: &[&str]| pages.iter().any(|page| is_under(path, page));
+        match reads {
+            true => None,
+            false if is_under(path, "/portal/login") => Some(Self::Login),
+            false if is_under(path, "/portal/orders") => Some(Self::Orders),
+            false if is_one_of(&["/portal/password-reset", "/portal/reset-password", "/portal/accept-invitation"]) => {
+                Some(Self::PasswordReset)
+            }
+            false if is_one_of(&["/portal/account/password", "/portal/account/two-factor"]) => Some(Self::Security),
+            false if is_one_of(&["/portal/api-keys", "/portal/account", "/portal/team"]) => Some(Self::Portal),
+            false => Some(Self::General),
         }
     }
 
@@ -71,9 +119,13 @@ impl Rule {
             Self::General => "general",
             Self::Login => "login",
             Self::Refresh => "refresh",
+            Self::PasswordReset => "password-reset",
+            Self::Security => "security",
             Self::Portal => "portal",
             Self::UserLogin => "user-login",
+            Self::ResetMail => "reset-mail",
             Self::Operator => "operator",
+            Self::OpenId => "openid",
         }
     }
 
@@ -84,9 +136,13 @@ impl Rule {
             Self::General => limits.general,
             Self::Login => limits.login,
             Self::Refresh => limits.refresh,
+            Self::PasswordReset => limits.password_reset,
+            Self::Security => limits.security,
             Self::Portal => limits.portal,
             Self::UserLogin => limits.user_login,
+            Self::ResetMail => limits.reset_mail,
             Self::Operator => limits.operator,
+            Self::OpenId => limits.openid,
         }
     }
 
@@ -98,9 +154,13 @@ impl Rule {
             Self::General => "requests",
             Self::Login => "logins",
             Self::Refresh => "token refreshes",
+            Self::PasswordReset => "password resets",
+            Self::Security => "changes of the password and of two-factor authentication",
             Self::Portal => "changes",
             Self::UserLogin => "failed logins of this user",
+            Self::ResetMail => "mails to this address",
             Self::Operator => "wrong operator tokens",
+            Self::OpenId => "sign-ins",
         }
     }
 
@@ -243,6 +303,26 @@ mod tests {
             ("POST", "/client/api/api-keys", Some(Rule::Portal)),
             ("DELETE", "/client/api/api-keys/7", Some(Rule::Portal)),
             ("GET", "/client/api/api-keys", None),
+            ("POST", "/portal/login", Some(Rule::Login)),
+            ("POST", "/portal/orders/7/cancel", Some(Rule::Orders)),
+            ("POST", "/portal/api-keys", Some(Rule::Portal)),
+            ("POST", "/portal/team/invitations", Some(Rule::Portal)),
+            ("POST", "/portal/account/sessions/7/end", Some(Rule::Portal)),
+            ("POST", "/portal/account/two-factor/confirm", Some(Rule::Security)),
+            ("POST", "/portal/reset-password", Some(Rule::PasswordReset)),
+            ("POST", "/portal/webhooks", Some(Rule::General)),
+            ("GET", "/portal/orders", None),
+            ("POST", "/console/login", Some(Rule::Login)),
+            ("GET", "/console/login", None),
+            ("POST", "/console/accounts", None),
+            ("POST", "/auth/password-reset", Some(Rule::PasswordReset)),
+            ("POST", "/auth/password-reset/confirm", Some(Rule::PasswordReset)),
+            ("POST", "/auth/invitations/accept", Some(Rule::PasswordReset)),
+            ("PUT", "/client/api/password", Some(Rule::Security)),
+            ("DELETE", "/client/api/two-factor", Some(Rule::Security)),
+            ("POST", "/client/api/two-factor/confirm", Some(Rule::Security)),
+            ("GET", "/client/api/two-factor", None),
+            ("POST", "/client/api/users/invitations", Some(Rule::Portal)),
             ("POST", "/admin/v1/accounts", None),
             ("GET", "/metrics", None),
         ] {

@@ -30,7 +30,7 @@ const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA
 pub enum Lane {
     /// Operators, who set the users' passwords.
     Operators,
-    /// Source network of a login.
+    /// Source network of a login, or of a user who sets a password.
     Source(IpAddr),
 }
 
@@ -86,7 +86,15 @@ impl Passwords {
     /// # Errors
     /// [`NewPasswordError::Weak`] for a password that is easy to guess.
     pub async fn hash(&self, password: Secret, about: Vec<Secret>) -> Result<Secret, NewPasswordError> {
-        let hashed = self.work(Lane::Operators, move || {
+        self.hash_in(Lane::Operators, password, about).await
+    }
+
+    /// Hashes a new password like [`Passwords::hash`], in the turn of another source.
+    ///
+    /// # Errors
+    /// [`NewPasswordError::Weak`] for a password that is easy to guess.
+    pub async fn hash_in(&self, lane: Lane, password: Secret, about: Vec<Secret>) -> Result<Secret, NewPasswordError> {
+        let hashed = self.work(lane, move || {
             let about: Vec<&str> = about.iter().map(Secret::expose).collect();
             if strength::is_weak_password(password.expose(), &about) {
                 return Err(NewPasswordError::Weak);

@@ -51,13 +51,21 @@ pub struct RateLimits {
     pub general: RateLimit,
     pub login: RateLimit,
     pub refresh: RateLimit,
-    /// State-changing portal requests, per user.
+    /// Requests for a password reset, and requests with a token from a mail, per source.
+    pub password_reset: RateLimit,
+    /// Changes of the own password and second factor, per user.
+    pub security: RateLimit,
+    /// All other state-changing portal requests, per user.
     pub portal: RateLimit,
     /// Failed logins of one user: counted for each network where the user has logged in before, and once for all others
     /// together.
     pub user_login: RateLimit,
+    /// Mails that reset a password, per email address.
+    pub reset_mail: RateLimit,
     /// Requests with a wrong operator token, per source.
     pub operator: RateLimit,
+    /// Steps of sign-ins through OpenID Connect, per source.
+    pub openid: RateLimit,
 }
 
 impl Default for RateLimits {
@@ -69,24 +77,32 @@ impl Default for RateLimits {
             general: limit(1_000, 3_600),
             login: limit(5, 60),
             refresh: limit(20, 60),
+            password_reset: limit(10, 3_600),
+            security: limit(10, 3_600),
             portal: limit(20, 3_600),
             user_login: limit(20, 3_600),
+            reset_mail: limit(3, 3_600),
             operator: limit(20, 60),
+            openid: limit(20, 60),
         }
     }
 }
 
 impl RateLimits {
-    pub fn rules(&self) -> [(&'static str, RateLimit); 8] {
+    pub fn rules(&self) -> [(&'static str, RateLimit); 12] {
         [
             ("orders", self.orders),
             ("images", self.images),
             ("general", self.general),
             ("login", self.login),
             ("refresh", self.refresh),
+            ("password-reset", self.password_reset),
+            ("security", self.security),
             ("portal", self.portal),
             ("user-login", self.user_login),
+            ("reset-mail", self.reset_mail),
             ("operator", self.operator),
+            ("openid", self.openid),
         ]
     }
 }
@@ -104,9 +120,13 @@ impl FromStr for RateLimits {
                 "general" => &mut limits.general,
                 "login" => &mut limits.login,
                 "refresh" => &mut limits.refresh,
+                "password-reset" => &mut limits.password_reset,
+                "security" => &mut limits.security,
                 "portal" => &mut limits.portal,
                 "user-login" => &mut limits.user_login,
+                "reset-mail" => &mut limits.reset_mail,
                 "operator" => &mut limits.operator,
+                "openid" => &mut limits.openid,
                 _ => return Err(format!("{name:?} is not one of {}", limits.rules().map(|(name, _)| name).join(", "))),
             };
             *place = limit.trim().parse().map_err(|error| format!("{name}: {error}"))?;

@@ -3,7 +3,11 @@
 //! Every request looks up its access token or portal cookie. So the end of a session, of a user or of a role applies to
 //! the very next request, on every node. All times are those of the database's clock.
 
-use std::collections::HashMap;
+mod listing;
+mod lookup;
+mod purging;
+mod second_factor;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +15,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::user::UserRole;
-use ledger_events::{AccountId, ShardId, UserId};
+use ledger_events::{AccountId, UserId};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::{mpsc, oneshot};
@@ -21,27 +24,46 @@ use tokio_util::task::TaskTracker;
 use super::gate::LoginBudget;
 use super::passwords::{Lane, Passwords};
 use super::tokens::{AccessTokens, Claims};
-use super::{AccessError, ClientIdentity, Principal};
+use super::two_factor::SecondFactor;
+use super::{AccessError, Principal};
 use crate::heartbeat::Heartbeat;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Secret, random_secret};
+pub use listing::UserSession;
+use lookup::{ActiveSession, Lookup, look_up};
+pub use purging::purge;
+pub(super) use purging::{PURGED_ROWS, SOURCE_LIFETIME};
 
 /// Lifetime of a refresh token.
 const REFRESH_LIFETIME: TimeDelta = TimeDelta::days(7);
-/// Retention of a source network since the user's last successful login from it.
-const SOURCE_LIFETIME: TimeDelta = TimeDelta::days(90);
 /// Lifetime of a portal cookie.
 pub const PORTAL_LIFETIME: TimeDelta = TimeDelta::hours(8);
 
-/// Maximum number of lookups in one statement, and maximum that may wait.
-const BATCH_LOOKUPS: usize = 1_024;
+/// Maximum number of lookups that may wait.
 const QUEUE_LOOKUPS: usize = 8_192;
 /// Longest time that a lookup waits for the database before it fails.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum number of rows that one purge deletes from each table.
-const PURGED_ROWS: i64 = 1_000;
 
 type SessionId = i64;
+
+/// Credentials of a user who logs in, and the client that sends them.
+#[derive(Clone, Debug)]
+pub struct Login {
+    pub email: Secret,
+    pub password: Secret,
+    /// Code or recovery code, for a user with two-factor authentication.
+    pub otp: Option<SecondFactor>,
+    pub network: IpAddr,
+    /// Program that logs in, as it calls itself.
+    pub user_agent: Option<Secret>,
+}
+
+impl Login {
+    /// Creates a login without a second factor.
+    pub fn new(email: impl Into<String>, password: Secret, network: IpAddr) -> Login {
+        Login { email: Secret::new(email), password, otp: None, network, user_agent: None }
+    }
+}
 
 /// Tokens that a login or a refresh returns.
 #[derive(Debug)]
@@ -50,40 +72,6 @@ pub struct Granted {
     pub access_token: Secret,
     pub refresh_token: Secret,
     pub refresh_expires_at: DateTime<Utc>,
-}
-
-/// A session that is not revoked, with its user, who is not removed.
-#[derive(Clone, Debug, FromRow)]
-struct Known {
-    session_id: SessionId,
-    user_id: UserId,
-    role: String,
-    account_id: AccountId,
-    shard_id: ShardId,
-    portal_hash: Vec<u8>,
-    portal_expires_at: DateTime<Utc>,
-    mac: Option<Vec<u8>>,
-    now: DateTime<Utc>,
-}
-
-impl Known {
-    fn is_authentic(&self, keyring: &Keyring) -> bool {
-        let Known { user_id, account_id, portal_expires_at, .. } = *self;
-        let row = Row::Session { id: self.session_id, user_id, account_id, portal_hash: &self.portal_hash, portal_expires_at };
-        keyring.admits(row, self.mac.as_deref())
-    }
-
-    fn principal(&self) -> Result<Principal, AccessError> {
-        let role = UserRole::parse(&self.role).ok_or(AccessError::InvalidToken)?;
-        let identity = ClientIdentity::User { id: self.user_id, role, session_id: self.session_id };
-        Ok(Principal { account_id: self.account_id, shard_id: self.shard_id, identity })
-    }
-}
-
-#[derive(Debug)]
-struct Lookup {
-    session_id: SessionId,
-    reply: oneshot::Sender<Result<Option<Known>, AccessError>>,
 }
 
 /// Starts, looks up and ends sessions. Cheap to clone.
@@ -168,20 +156,47 @@ impl Sessions {
         Ok(budget)
     }
 
+    /// Returns the budget that counts the mails sent to reset the password of this email, known or not.
+    pub fn reset_budget(&self, email: &str) -> LoginBudget {
+        let whole = self.keyring.fingerprint("password.reset", self.email_lookup(email));
+        let mut budget = LoginBudget::default();
+        budget.copy_from_slice(&whole[..16]);
+        budget
+    }
+
+    /// Returns whether this is the password of a signed-in user.
+    ///
+    /// # Errors
+    /// [`AccessError::Unavailable`] if the database does not answer, or too many passwords wait.
+    pub async fn is_password(&self, user_id: UserId, lane: Lane, password: Secret) -> Result<bool, AccessError> {
+        let found: Option<(AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
+            "SELECT u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
+             LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.user_id = $1",
+        )
+        .bind(user_id)
+        .fetch_optional(&self.pool)
+        .await?;
+        let (account_id, hash, mac) = found.ok_or(AccessError::InvalidToken)?;
+        let is_authentic = self.keyring.admits(Row::User { id: user_id, account_id, password_hash: &hash }, mac.as_deref());
+        Ok(self.passwords.verify(lane, password, Some(Secret::new(hash))).await? && is_authentic)
+    }
+
     fn source_hash(&self, email: &str, network: IpAddr) -> [u8; 32] {
         self.keyring.fingerprint("login.source", [&self.email_lookup(email)[..], network.to_string().as_bytes()].concat())
     }
 
-    /// Starts a session for a user who logs in from this network. Returns its tokens and the text of its portal cookie.
+    /// Starts a session for a user who logs in. Returns its tokens and the text of its portal cookie.
     ///
     /// # Errors
-    /// [`AccessError::WrongPassword`] for an unknown email as well as for a wrong password. Both cost the same work.
-    pub async fn log_in(&self, email: &str, password: Secret, network: IpAddr) -> Result<(Granted, Secret), AccessError> {
+    /// [`AccessError::WrongPassword`] for an unknown email as well as for a wrong password. Both cost the same work. Only
+    /// after a right password, [`AccessError::TwoFactorRequired`] or [`AccessError::WrongSecondFactor`].
+    pub async fn log_in(&self, login: Login) -> Result<(Granted, Secret), AccessError> {
+        let Login { email, password, otp, network, user_agent } = login;
         let found: Option<(UserId, AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
              LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.email_lookup = $1",
         )
-        .bind(&self.email_lookup(email)[..])
+        .bind(&self.email_lookup(email.expose())[..])
         .fetch_optional(&self.pool)
         .await?;
         let (user, hash) = found.map(|(user_id, account_id, hash, mac)| ((user_id, account_id, mac), Secret::new(hash))).unzip();
@@ -212,17 +227,16 @@ impl Sessions {
         .bind(PORTAL_LIFETIME)
         .bind(REFRESH_LIFETIME)
         .bind(hash.expose())
-        .bind(&self.source_hash(email, network)[..])
+        .bind(&self.source_hash(email.expose(), network)[..])
         .fetch_optional(&mut *transaction)
         .await?;
         let Begun { portal_expires_at, renewed: begun } = begun.ok_or(AccessError::WrongPassword)?;
+        // After the user's row is locked, as everywhere, so that two transactions cannot wait for each other.
+        self.pass_second_factor(&mut transaction, user_id, otp.as_ref()).await?;
         let portal_hash = &hash_of(portal_secret.expose())[..];
         let session = Row::Session { id: begun.session_id, user_id, account_id, portal_hash, portal_expires_at };
-        sqlx::query("INSERT INTO vault.session_macs (session_id, mac) VALUES ($1, $2)")
-            .bind(begun.session_id)
-            .bind(&self.mac(session)?[..])
-            .execute(&mut *transaction)
-            .await?;
+        self.keep_session_mac(&mut transaction, begun.session_id, session).await?;
+        self.keep_details(&mut transaction, &begun, network, user_agent).await?;
         self.keep_token_mac(&mut transaction, &hash_of(refresh_token.expose()), &begun).await?;
         transaction.commit().await?;
         let cookie = Secret::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
@@ -261,7 +275,7 @@ impl Sessions {
                 .await?;
             transaction.commit().await?;
             let Refreshable { session_id, user_id, .. } = known;
-            tracing::warn!(session_id, user_id, "a refresh token was used a second time; revoked its session");
+            tracing::warn!(session_id, user_id = user_id.0, "a refresh token was used a second time; revoked its session");
             return Err(AccessError::InvalidToken);
         }
         if !known.is_good {
@@ -314,12 +328,12 @@ impl Sessions {
         let (id, secret) = cookie.split_once('.').ok_or(AccessError::InvalidToken)?;
         let id = id.parse().map_err(|_| AccessError::InvalidToken)?;
         let known = self.find(id).await?;
-        let is_right = |known: &Known| bool::from(hash_of(secret).ct_eq(&known.portal_hash));
+        let is_right = |known: &ActiveSession| bool::from(hash_of(secret).ct_eq(&known.portal_hash));
         let known = known.filter(|known| is_right(known) && known.now < known.portal_expires_at);
         known.ok_or(AccessError::InvalidToken)?.principal()
     }
 
-    async fn find(&self, session_id: SessionId) -> Result<Option<Known>, AccessError> {
+    async fn find(&self, session_id: SessionId) -> Result<Option<ActiveSession>, AccessError> {
         let (reply, found) = oneshot::channel();
         self.lookups.try_send(Lookup { session_id, reply }).map_err(|_| AccessError::Unavailable)?;
         match tokio::time::timeout(DEADLINE, found).await {
@@ -333,6 +347,15 @@ impl Sessions {
             tracing::error!(%error, "failed to compute the MAC of a session");
             AccessError::Unavailable
         })
+    }
+
+    async fn keep_session_mac(&self, conn: &mut PgConnection, id: SessionId, row: Row<'_>) -> Result<(), AccessError> {
+        sqlx::query("INSERT INTO vault.session_macs (session_id, mac) VALUES ($1, $2)")
+            .bind(id)
+            .bind(&self.mac(row)?[..])
+            .execute(conn)
+            .await?;
+        Ok(())
     }
 
     async fn keep_token_mac(&self, conn: &mut PgConnection, token_hash: &[u8; 32], token: &Renewed) -> Result<(), AccessError> {
@@ -359,76 +382,6 @@ impl Sessions {
             AccessError::Unavailable
         })?;
         Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
-    }
-}
-
-/// Deletes one batch each of expired refresh tokens, sessions and source networks.
-///
-/// Returns the number of deleted rows, and whether more may be left. All nodes may run it at the same time.
-pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
-    let tokens = sqlx::query(
-        "DELETE FROM vault.refresh_tokens WHERE token_hash IN (
-            SELECT token_hash FROM vault.refresh_tokens WHERE expires_at < clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)",
-    )
-    .bind(PURGED_ROWS)
-    .execute(pool)
-    .await?;
-    let sessions = sqlx::query(
-        "DELETE FROM vault.sessions WHERE id IN (
-            SELECT id FROM vault.sessions WHERE expires_at < clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)",
-    )
-    .bind(PURGED_ROWS)
-    .execute(pool)
-    .await?;
-    let sources = sqlx::query(
-        "DELETE FROM vault.login_sources WHERE (user_id, source_hash) IN (
-            SELECT user_id, source_hash FROM vault.login_sources WHERE succeeded_at < clock_timestamp() - $2
-            LIMIT $1 FOR UPDATE SKIP LOCKED)",
-    )
-    .bind(PURGED_ROWS)
-    .bind(SOURCE_LIFETIME)
-    .execute(pool)
-    .await?;
-    let purged = [tokens, sessions, sources].map(|purged| purged.rows_affected());
-    Ok((purged.iter().sum(), purged.iter().any(|rows| *rows >= PURGED_ROWS.unsigned_abs())))
-}
-
-async fn look_up(pool: PgPool, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<Lookup>) {
-    let mut batch = Vec::with_capacity(BATCH_LOOKUPS);
-    loop {
-        heartbeat.rest();
-        if waiting.recv_many(&mut batch, BATCH_LOOKUPS).await == 0 {
-            return;
-        }
-        heartbeat.beat();
-        let mut ids: Vec<SessionId> = batch.iter().map(|lookup| lookup.session_id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let found: Result<Vec<Known>, sqlx::Error> = sqlx::query_as(
-            "SELECT s.id AS session_id, s.user_id, u.role, u.account_id, a.shard_id, s.portal_hash, s.portal_expires_at, m.mac,
-                clock_timestamp() AS now
-             FROM vault.sessions s JOIN users u ON u.id = s.user_id JOIN accounts a ON a.id = u.account_id
-             LEFT JOIN vault.session_macs m ON m.session_id = s.id
-             WHERE s.id = ANY($1) AND s.revoked_at IS NULL AND NOT u.is_removed",
-        )
-        .bind(ids)
-        .fetch_all(&pool)
-        .await;
-        match found {
-            Ok(found) => {
-                let known: HashMap<SessionId, &Known> = found.iter().map(|known| (known.session_id, known)).collect();
-                for lookup in batch.drain(..) {
-                    let answer = known.get(&lookup.session_id).map(|known| (*known).clone());
-                    _ = lookup.reply.send(Ok(answer)); // the caller may have stopped waiting
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to look up sessions");
-                for lookup in batch.drain(..) {
-                    _ = lookup.reply.send(Err(AccessError::Unavailable));
-                }
-            }
-        }
     }
 }
 

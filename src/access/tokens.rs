@@ -98,13 +98,14 @@ impl AccessTokens {
 
 /// Serialization of `sub`, which is a string (RFC 7519, 4.1.2).
 mod text {
+    use ledger_events::UserId;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    pub fn serialize<S: Serializer>(id: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(id: &UserId, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(id)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UserId, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     fn claims() -> Claims {
-        Claims::new(7, 9, DateTime::from_timestamp(1_700_000_000, 0).unwrap())
+        Claims::new(UserId(7), 9, DateTime::from_timestamp(1_700_000_000, 0).unwrap())
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(tokens.read(&format!("{signed}.{signature}")), Err(AccessError::InvalidToken));
         let own = tokens.sign(&self::claims()).unwrap();
         let (rest, signature) = own.expose().rsplit_once('.').unwrap();
-        let other = Claims { sub: 8, ..self::claims() };
+        let other = Claims { sub: UserId(8), ..self::claims() };
         let other = body(&serde_json::to_string(&other).unwrap());
         let header = rest.split('.').next().unwrap();
         for token in [format!("{header}.{other}.{signature}"), rest.to_owned(), format!("{rest}."), String::new(), "a.b.c".into()]

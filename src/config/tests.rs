@@ -35,11 +35,13 @@ fn the_defaults_match_the_specification() {
     assert_eq!((config.delivery_timeout, config.retry_base), (Duration::from_secs(30), Duration::from_secs(60)));
     assert_eq!(
         config.rate_limits.to_string(),
-        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,portal=20/1h,user-login=20/1h,operator=20/60s"
+        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,password-reset=10/1h,security=10/1h,portal=20/1h,user-login=20/1h,reset-mail=3/1h,operator=20/60s,openid=20/60s"
     );
     assert!(!config.sandbox && config.trusted_proxies.is_empty() && config.webhook_allow_nets.is_empty());
     assert!(
-        config.database.database_url.is_none() && config.master_key.master_key_file.is_none() && config.sunset_date.is_none()
+        config.database.database_url.is_none()
+            && config.master_key.master_key_file.is_none()
+            && config.lifecycle.sunset_date.is_none()
     );
 }
 
@@ -53,7 +55,7 @@ fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
     assert_eq!(config.service_name, "FILE");
     assert_eq!(config.roles.to_string(), "api, delivery");
     assert_eq!(config.delivery_in_flight, 128);
-    assert_eq!(config.sunset_date.unwrap().to_string(), "2031-01-02");
+    assert_eq!(config.lifecycle.sunset_date.unwrap().to_string(), "2031-01-02");
     assert_eq!(config.rate_limits.login, RateLimit { requests: 7, window: Duration::from_secs(60) });
     assert_eq!(config.rate_limits.orders, RateLimits::default().orders);
     assert!(with_file(file, &["--sandbox"]).unwrap().sandbox);
@@ -108,7 +110,7 @@ fn an_invalid_value_is_reported_in_one_line_with_its_setting() {
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
         (
             &["--rate-limits", "order=1/1s"],
-            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, portal, user-login, operator",
+            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, password-reset, security, portal, user-login, reset-mail, operator, openid",
         ),
         (
             &["--rate-limits", "login=0/1s"],
@@ -133,7 +135,9 @@ fn a_sunset_that_breaks_a_promise_needs_a_reason() {
         let mut arguments = vec!["--sunset-date", sunset];
         arguments.extend([deprecation].into_iter().filter(|date| !date.is_empty()).flat_map(|date| ["--deprecation-date", date]));
         arguments.extend(reason.into_iter().flat_map(|reason| ["--emergency-sunset", reason]));
-        parse(command(), &arguments).map(|config| config.emergency_sunset().is_some()).map_err(|error| error.to_string())
+        parse(command(), &arguments)
+            .map(|config| config.lifecycle.emergency_sunset().is_some())
+            .map_err(|error| error.to_string())
     };
     for (deprecation, sunset) in [("2027-07-01", "2028-07-01"), ("2028-02-29", "2029-02-28"), ("2030-01-01", "2035-01-01")] {
         assert_eq!(with(deprecation, sunset, None), Ok(false), "{sunset}");

@@ -20,6 +20,19 @@ pub enum LogFormat {
     Json,
 }
 
+/// A part of the service that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    pub fn is_on(self) -> bool {
+        self == Switch::On
+    }
+}
+
 /// A part of the service that a node can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -38,7 +38,7 @@ enum Phase {
     /// The application waits for more of a request body.
     Body,
     /// The application is processing a request, or its response is being written.
-    Answer,
+    Respond,
     /// A write of a response is pending because the client does not read it.
     Sending,
     /// The last response was sent. Further input from the client is discarded.
@@ -50,7 +50,7 @@ enum Phase {
 impl Phase {
     fn of(value: u8) -> Phase {
         const ALL: [Phase; 7] =
-            [Phase::Idle, Phase::Head, Phase::Body, Phase::Answer, Phase::Sending, Phase::Closing, Phase::Cut];
+            [Phase::Idle, Phase::Head, Phase::Body, Phase::Respond, Phase::Sending, Phase::Closing, Phase::Cut];
         ALL[usize::from(value)]
     }
 }
@@ -141,12 +141,12 @@ impl Activity {
         self.received.store(0, Ordering::Relaxed);
         self.waited.store(0, Ordering::Relaxed);
         self.is_answered.store(false, Ordering::Relaxed);
-        self.enter(Phase::Answer)
+        self.enter(Phase::Respond)
     }
 
     /// Records whether the application waits for the request body.
     pub fn wait_for_body(&self, waits: bool) {
-        self.enter(if waits { Phase::Body } else { Phase::Answer });
+        self.enter(if waits { Phase::Body } else { Phase::Respond });
     }
 
     /// Records that the whole response was handed to the connection. The request ends once it is written.
@@ -156,7 +156,7 @@ impl Activity {
 
     /// Records that the connection has written all of its output.
     pub fn flushed(&self) {
-        if self.phase() == Phase::Answer && self.is_answered.load(Ordering::Relaxed) {
+        if self.phase() == Phase::Respond && self.is_answered.load(Ordering::Relaxed) {
             // The counters restart here, not at the next request: pipelining must not give a slow reader more time.
             self.sent.store(0, Ordering::Relaxed);
             self.stalled.store(0, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Activity {
     pub fn wrote(&self, outcome: &Poll<io::Result<usize>>) {
         match outcome {
             Poll::Pending => {
-                if self.phase() == Phase::Answer {
+                if self.phase() == Phase::Respond {
                     if self.stalled.load(Ordering::Relaxed) == 0 {
                         // Earlier output fills the kernel's buffers; the client may have read none of it.
                         self.sent.store(0, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Activity {
                 let written = written.as_ref().map_or(0, |bytes| *bytes as u64);
                 self.sent.fetch_add(written, Ordering::Relaxed);
                 if self.phase() == Phase::Sending {
-                    self.enter(Phase::Answer);
+                    self.enter(Phase::Respond);
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Activity {
     /// Cuts the connection, unless a request is in progress and no write is pending. Returns true if this call cut it.
     pub fn evict(&self) -> bool {
         let evicted = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| {
-            (!matches!(Phase::of(phase), Phase::Answer | Phase::Cut)).then_some(Phase::Cut as u8)
+            (!matches!(Phase::of(phase), Phase::Respond | Phase::Cut)).then_some(Phase::Cut as u8)
         });
         self.task.wake();
         evicted.is_ok()
@@ -258,7 +258,7 @@ impl Activity {
             Phase::Body => 4,
             // Last, because the request has taken effect and the client would not learn of it.
             Phase::Sending => 5,
-            Phase::Answer | Phase::Cut => return None,
+            Phase::Respond | Phase::Cut => return None,
         };
         Some((rank, since))
     }

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::activity::Activity;
-use super::places::Place;
 use super::refusal;
+use super::slots::ConnectionSlot;
 use crate::telemetry::Metrics;
 
 /// Time for a client that is still sending to read its last response. Closing a socket with unread data resets it, and the
@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    place: Place,
+    slot: ConnectionSlot,
     metrics: Metrics,
     /// Unwritten part of the response that replaces the library's own.
     refusal: Vec<u8>,
@@ -33,12 +33,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, place: Place, metrics: Metrics) -> Connection {
-        Connection { stream, place, metrics, refusal: vec![], line: 0, lingering: None }
+    pub fn new(stream: TcpStream, slot: ConnectionSlot, metrics: Metrics) -> Connection {
+        Connection { stream, slot, metrics, refusal: vec![], line: 0, lingering: None }
     }
 
     pub fn activity(&self) -> &Arc<Activity> {
-        &self.place.activity
+        &self.slot.activity
     }
 
     /// Replaces a response that the library produced by itself with the error envelope. Returns whether it did. Between

@@ -1,13 +1,13 @@
 //! HTTP/1.1 server that limits the resources one client can take from the others.
 //!
 //! HTTP/2 is left to the reverse proxy. A connection carries one request at a time. So the limits on connections, in total
-//! and per source address ([`places`]), also limit the requests in flight. The size of a head limits their memory.
+//! and per source address ([`slots`]), also limit the requests in flight. The size of a head limits their memory.
 
 mod activity;
 mod body;
 mod connection;
-mod places;
 mod refusal;
+mod slots;
 
 use std::convert::Infallible;
 use std::io;
@@ -35,7 +35,7 @@ use crate::telemetry::Metrics;
 use activity::Activity;
 use body::{RequestBody, ResponseBody};
 use connection::Connection;
-use places::Places;
+use slots::ConnectionSlots;
 
 /// Maximum size of a request head, in bytes. A longer one gets 431, or 414 if its request line alone is longer.
 pub const HEAD_LIMIT: usize = 16 * 1024;
@@ -67,7 +67,7 @@ where
 {
     let app = Arc::new(app);
     let local = listener.local_addr()?;
-    let places = Places::new(limits, metrics.clone());
+    let slots = ConnectionSlots::new(limits, metrics.clone());
     let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
     let mut warned_at: Option<Instant> = None;
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
@@ -79,7 +79,7 @@ where
                     warned_at = Some(Instant::now());
                 }
                 if is_out_of_descriptors(&error) {
-                    places.evict_one();
+                    slots.evict_one();
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -87,11 +87,11 @@ where
         };
         // Responses are written whole, so none should wait for the acknowledgement of the previous one (Nagle).
         let Ok(()) = stream.set_nodelay(true) else { continue };
-        let Some(mut place) = places.admit(peer.ip()) else { continue };
+        let Some(mut slot) = slots.admit(peer.ip()) else { continue };
         let (app, metrics, stop, cut) = (app.clone(), metrics.clone(), stop.clone(), cut.clone());
         let served = async move {
-            if place.is_free().await {
-                serve_connection(Connection::new(stream, place, metrics), app, local, peer, stop).await;
+            if slot.is_free().await {
+                serve_connection(Connection::new(stream, slot, metrics), app, local, peer, stop).await;
             }
         };
         connections.spawn(async move { cut.run_until_cancelled_owned(served).await });

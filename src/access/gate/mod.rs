@@ -6,6 +6,7 @@
 mod queue;
 mod request;
 mod statement;
+pub mod windows;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::limits::{Block, Quota, Rule, source_network};
 use super::rate_limits::RateLimits;
-use super::{AccessError, Principal, blocks};
+use super::{AccessError, ClientIdentity, Principal, blocks, key_uses::KeyUses};
 use crate::heartbeat::Heartbeat;
 use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::seal::Keyring;
@@ -34,8 +35,8 @@ const KNOWN_QUOTAS: usize = 16_384;
 pub enum Verdict {
     Blocked(Block),
     Seen {
-        /// Owner of the API key, if the key is valid.
-        client: Option<Client>,
+        /// Owner of the API key, or the reason why the request has none.
+        client: Result<Client, AccessError>,
         /// State of the rate limit, if a rule governs the request.
         quota: Option<Quota>,
     },
@@ -56,6 +57,7 @@ pub struct Gate {
     /// Pool for blocks. They are on disk before any caller is told of them.
     durable: PgPool,
     pub limits: RateLimits,
+    uses: KeyUses,
     /// Quotas that callers were last told, used while the database does not answer.
     known: Arc<Mutex<HashMap<GateRequest, Quota>>>,
 }
@@ -84,7 +86,8 @@ impl Gate {
         tasks: &TaskTracker,
     ) -> Gate {
         let queue = GateQueue::start(counting, keyring, heartbeat, tasks);
-        Gate { queue, durable, limits, known: Arc::default() }
+        let uses = KeyUses::start(durable.clone(), tasks);
+        Gate { queue, durable, limits, uses, known: Arc::default() }
     }
 
     /// Checks and charges a request. A login over the limit blocks the source network.
@@ -101,6 +104,11 @@ impl Gate {
         let verdict = self.queue.put(request).await?;
         if let Verdict::Seen { quota: Some(quota), .. } = verdict {
             self.remember(request, quota);
+        }
+        if let Verdict::Seen { client: Ok(client), .. } = &verdict
+            && let ClientIdentity::Credential(id) = client.principal.identity
+        {
+            self.uses.note(id);
         }
         if rule == Some(Rule::Login)
             && let Verdict::Seen { quota: Some(Quota { is_exceeded: true, .. }), .. } = verdict
@@ -151,7 +159,15 @@ impl Gate {
     /// # Errors
     /// Same as [`Gate::ask`].
     pub async fn log_in(&self, ip: IpAddr, budget: LoginBudget) -> Result<Verdict, AccessError> {
-        self.queue.put(GateRequest::login(ip, Rule::UserLogin.limit(&self.limits), budget)).await
+        self.queue.put(GateRequest::of_budget(ip, Rule::UserLogin, Rule::UserLogin.limit(&self.limits), budget)).await
+    }
+
+    /// Charges a request for a mail that resets the password of this email.
+    ///
+    /// # Errors
+    /// Same as [`Gate::ask`].
+    pub async fn request_reset(&self, ip: IpAddr, budget: LoginBudget) -> Result<Verdict, AccessError> {
+        self.queue.put(GateRequest::of_budget(ip, Rule::ResetMail, Rule::ResetMail.limit(&self.limits), budget)).await
     }
 
     /// Takes back the charge of a login that succeeded.

@@ -35,9 +35,9 @@ struct WaitingRequest {
 pub(super) struct GateQueue(mpsc::Sender<WaitingRequest>);
 
 impl GateQueue {
-    pub fn start(line: DedicatedConnection, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> GateQueue {
+    pub fn start(dedicated: DedicatedConnection, keyring: Arc<Keyring>, heartbeat: Heartbeat, tasks: &TaskTracker) -> GateQueue {
         let (requests, waiting) = mpsc::channel(QUEUE_REQUESTS);
-        tasks.spawn(answer_all(line, keyring, heartbeat, waiting));
+        tasks.spawn(answer_all(dedicated, keyring, heartbeat, waiting));
         GateQueue(requests)
     }
 
@@ -53,7 +53,7 @@ impl GateQueue {
 }
 
 async fn answer_all(
-    line: DedicatedConnection,
+    dedicated: DedicatedConnection,
     keyring: Arc<Keyring>,
     heartbeat: Heartbeat,
     mut waiting: mpsc::Receiver<WaitingRequest>,
@@ -67,7 +67,7 @@ async fn answer_all(
         heartbeat.beat();
         batching::gather(&mut waiting, &mut batch, BATCH_REQUESTS).await;
         let requests: Vec<GateRequest> = batch.iter().map(|waiting| waiting.request).collect();
-        match connect::within(STATEMENT_TIMEOUT, replanned(|| answer(&line, &keyring, &requests, None))).await {
+        match connect::within(STATEMENT_TIMEOUT, replanned(|| answer(&dedicated, &keyring, &requests, None))).await {
             Ok(verdicts) => {
                 for (waiting, verdict) in batch.drain(..).zip(verdicts) {
                     _ = waiting.reply.send(Ok(verdict)); // the caller may have stopped waiting

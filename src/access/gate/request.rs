@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ledger_events::AccountId;
+use ledger_events::{AccountId, UserId};
 use sha2::{Digest, Sha256};
 
 use crate::access::limits::{Rule, source_network};
@@ -19,7 +19,7 @@ pub enum PresentedCredentials<'a> {
     },
     /// A user that session authentication has verified already.
     User {
-        user_id: i64,
+        user_id: UserId,
         account_id: AccountId,
     },
     Nobody,
@@ -30,7 +30,7 @@ pub enum PresentedCredentials<'a> {
 pub(super) enum RateLimitSubject {
     /// The API key; its account under the image rule; the IP if the key is invalid.
     Key,
-    User(i64),
+    User(UserId),
     Account(AccountId),
     Ip,
     /// A user and a source network, see [`LoginBudget`].
@@ -69,9 +69,9 @@ impl GateRequest {
         GateRequest { ip, key, charge: charge.map(|(rule, limit)| (rule, limit, subject(rule))), is_free: false }
     }
 
-    /// Creates the input for a login, charged to the budget of its user and network.
-    pub(super) fn login(ip: IpAddr, limit: RateLimit, budget: LoginBudget) -> GateRequest {
-        let charge = Some((Rule::UserLogin, limit, RateLimitSubject::Login(budget)));
+    /// Creates the input for a login or a password reset, charged to the budget of its user.
+    pub(super) fn of_budget(ip: IpAddr, rule: Rule, limit: RateLimit, budget: LoginBudget) -> GateRequest {
+        let charge = Some((rule, limit, RateLimitSubject::Login(budget)));
         GateRequest { ip, key: None, charge, is_free: false }
     }
 
@@ -88,7 +88,7 @@ impl GateRequest {
             RateLimitSubject::User(id) => Some(format!("user {id}")),
             RateLimitSubject::Account(id) => Some(format!("account {id}")),
             RateLimitSubject::Ip => Some(match self.charge?.0 {
-                Rule::Login | Rule::Operator => subject_of_ip(source_network(self.ip)),
+                Rule::Login | Rule::Operator | Rule::OpenId | Rule::PasswordReset => subject_of_ip(source_network(self.ip)),
                 _ => subject_of_ip(self.ip),
             }),
             RateLimitSubject::Login(budget) => Some(subject_of_login(&budget)),

@@ -1,8 +1,10 @@
 //! The gate's statement: it looks up API keys and blocks, and charges rate limits, for a whole batch of requests.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
+use ledger_events::restrictions::Restrictions;
 use sha2::digest::Update;
 use sha2::{Digest, Sha256};
 use sqlx::Row as _;
@@ -13,27 +15,33 @@ use super::request::{GateRequest, Hash};
 use super::{Client, Verdict};
 use crate::access::limits::{Block, Window, source_network};
 use crate::access::rate_limits::RateLimit;
-use crate::access::{ClientIdentity, Principal};
+use crate::access::{AccessError, ClientIdentity, Principal};
 use crate::ledger::connect::DedicatedConnection;
-use crate::secrets::rows::Row;
+use crate::secrets::rows::{Row, restricted_hash};
 use crate::secrets::seal::Keyring;
 
 /// Checks and charges a batch of requests. Returns one row per distinct request and one row per rate limit window.
 const CHECK_AND_CHARGE: &str =
     "WITH asked AS MATERIALIZED (
             SELECT a.nr, a.ceiling, a.seconds, a.requests, v.secret_hash, v.credential_id, c.account_id, c.shard_id, c.is_revoked, m.mac,
+                r.id IS NOT NULL AS is_restricted, r.scopes, r.expires_at, r.allowed_networks::text[] AS networks,
+                r.expires_at <= clock_timestamp() AS is_expired,
                 CASE WHEN c.hmac_required THEN coalesce(v.signing_secret, '') END AS signing_secret,
                 extract(epoch FROM b.ends_at)::float8 AS ends_at, extract(epoch FROM b.ends_at - clock_timestamp())::float8 AS ends_in,
                 CASE WHEN b.ip IS NOT NULL THEN NULL
                     WHEN a.subject IS NOT NULL THEN a.rule || ' ' || a.subject
-                    WHEN sha256($11 || v.secret_hash) = a.proof AND NOT c.is_revoked THEN
+                    WHEN sha256($11 || v.secret_hash) = CASE WHEN r.id IS NULL THEN a.proof ELSE a.restricted_proof END AND NOT c.is_revoked
+                        AND (r.expires_at IS NULL OR r.expires_at > clock_timestamp())
+                        AND (r.allowed_networks IS NULL OR a.ip::inet <<= ANY (r.allowed_networks::inet[])) THEN
                         a.rule || CASE WHEN a.rule = 'images' THEN ' account ' || c.account_id ELSE ' credential ' || c.id END
                     ELSE a.rule || ' ip ' || a.ip END AS key
-            FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int[], $8::float8[], $9::int[], $12::text[])
-                AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests, network)
+            FROM unnest($1::int[], $2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::text[], $7::int[], $8::float8[], $9::int[], $12::text[],
+                    $13::bytea[])
+                AS a (nr, key_hash, proof, ip, rule, subject, ceiling, seconds, requests, network, restricted_proof)
             LEFT JOIN vault.credentials v ON v.key_hash = a.key_hash
             LEFT JOIN credentials c ON c.id = v.credential_id
             LEFT JOIN vault.credential_macs m ON m.credential_id = v.credential_id
+            LEFT JOIN credential_restrictions r ON r.id = v.credential_id
             LEFT JOIN ip_blocks b ON b.ip = a.network AND clock_timestamp() BETWEEN b.started_at AND b.ends_at
          ), counted AS (
             INSERT INTO rate_windows AS w (key, ceiling, opened_at, closes_at, used, granted)
@@ -50,14 +58,17 @@ const CHECK_AND_CHARGE: &str =
                     ELSE least(excluded.used, greatest(excluded.ceiling - w.used, 0)) END
             RETURNING key, ceiling, closes_at, used, granted
          )
-         SELECT nr, key, secret_hash, credential_id, account_id, shard_id, is_revoked, signing_secret, ends_at, ends_in, NULL::int, NULL::int, mac
+         SELECT nr, key, secret_hash, credential_id, account_id, shard_id, is_revoked, signing_secret, ends_at, ends_in, NULL::int, NULL::int, mac,
+            is_restricted, is_expired, scopes, expires_at, networks
          FROM asked
          UNION ALL
          SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
-            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted, NULL FROM counted
+            extract(epoch FROM closes_at - coalesce($10, clock_timestamp()))::float8, used, granted, NULL,
+            NULL, NULL, NULL, NULL, NULL FROM counted
          UNION ALL
          SELECT NULL, key, NULL, NULL, NULL, NULL, NULL, NULL, extract(epoch FROM closes_at)::float8,
-            extract(epoch FROM closes_at - now)::float8, used, 0, NULL
+            extract(epoch FROM closes_at - now)::float8, used, 0, NULL,
+            NULL, NULL, NULL, NULL, NULL
          FROM (SELECT DISTINCT ON (a.key) a.key, clock.now, coalesce(w.used, 0) AS used,
                 coalesce(w.closes_at, clock.now + make_interval(secs => a.seconds)) AS closes_at
             FROM asked a CROSS JOIN (SELECT coalesce($10, clock_timestamp()) AS now) AS clock
@@ -79,6 +90,11 @@ const IN: usize = 9;
 const USED: usize = 10;
 const GRANTED: usize = 11;
 const MAC: usize = 12;
+const IS_RESTRICTED: usize = 13;
+const IS_EXPIRED: usize = 14;
+const SCOPES: usize = 15;
+const EXPIRES_AT: usize = 16;
+const NETWORKS: usize = 17;
 
 /// Answers a batch of requests, each as if the ones before it had been answered.
 ///
@@ -90,7 +106,7 @@ const MAC: usize = 12;
 /// # Errors
 /// Any error of the database. It is then unknown whether the requests were counted.
 pub async fn answer(
-    line: &DedicatedConnection,
+    dedicated: &DedicatedConnection,
     keyring: &Keyring,
     requests: &[GateRequest],
     clock: Option<DateTime<Utc>>,
@@ -99,7 +115,7 @@ pub async fn answer(
     // A salted hash lets the database compare two hashes without a timing that reveals them.
     let salt: [u8; 16] = rand::random();
     let proof = |hash: &Hash| Sha256::new().chain(salt).chain(hash).finalize().to_vec();
-    let mut connection = line.acquire().await?;
+    let mut connection = dedicated.acquire().await?;
     let rows = sqlx::query(CHECK_AND_CHARGE)
         .bind((0..).take(kinds.len()).collect::<Vec<i32>>())
         .bind(kinds.iter().map(|(kind, _)| kind.key.as_ref().map(|(key, _)| &key[..])).collect::<Vec<_>>())
@@ -113,10 +129,16 @@ pub async fn answer(
         .bind(clock)
         .bind(&salt[..])
         .bind(kinds.iter().map(|(kind, _)| source_network(kind.ip).to_string()).collect::<Vec<_>>())
+        .bind(
+            kinds
+                .iter()
+                .map(|(kind, _)| kind.key.as_ref().map(|(_, secret)| proof(&restricted_hash(secret))))
+                .collect::<Vec<_>>(),
+        )
         .fetch_all(&mut *connection)
         .await?;
     connection.keep();
-    let mut found = Found::of(&rows, kinds.len())?;
+    let mut found = GateRows::of(&rows, kinds.len())?;
     requests.iter().zip(kind_of).map(|(request, kind)| found.verdict(keyring, request, kind)).collect()
 }
 
@@ -141,7 +163,7 @@ fn distinct(requests: &[GateRequest]) -> (Vec<(GateRequest, i32)>, Vec<usize>) {
 }
 
 /// Rows that the statement returned.
-struct Found<'r> {
+struct GateRows<'r> {
     kinds: Vec<Option<&'r PgRow>>,
     /// Window of each rate limit key, with the number of requests of this batch that have got their verdict.
     windows: HashMap<&'r str, (Counted, i32)>,
@@ -155,9 +177,9 @@ struct Counted {
     closes_in: f64,
 }
 
-impl<'r> Found<'r> {
-    fn of(rows: &'r [PgRow], kinds: usize) -> Result<Found<'r>, sqlx::Error> {
-        let mut found = Found { kinds: vec![None; kinds], windows: HashMap::with_capacity(kinds) };
+impl<'r> GateRows<'r> {
+    fn of(rows: &'r [PgRow], kinds: usize) -> Result<GateRows<'r>, sqlx::Error> {
+        let mut found = GateRows { kinds: vec![None; kinds], windows: HashMap::with_capacity(kinds) };
         for row in rows {
             let nr: Option<i32> = row.try_get(NR)?;
             match nr {
@@ -186,8 +208,8 @@ impl<'r> Found<'r> {
             return Ok(Verdict::Blocked(Block { ends_at, ends_in: row.try_get(IN)? }));
         }
         let client = match &request.key {
-            Some(key) => client(row, keyring, key)?,
-            None => None,
+            Some(key) => client(row, keyring, request.ip, key)?,
+            None => Err(AccessError::Unknown),
         };
         let Some((_, limit, _)) = request.charge else { return Ok(Verdict::Seen { client, quota: None }) };
         let key: &str = row.try_get(KEY)?;
@@ -206,17 +228,41 @@ impl<'r> Found<'r> {
 /// Returns the owner of an API key that exists, has this secret, is not revoked and was issued by this service.
 ///
 /// The comparison of the secret's hash takes constant time. For an unknown key it compares with a hash that no secret has.
-fn client(row: &PgRow, keyring: &Keyring, (key_hash, secret_hash): &(Hash, Hash)) -> Result<Option<Client>, sqlx::Error> {
+/// Only a caller with the right secret learns that the key has expired, or may not be used from this address.
+fn client(
+    row: &PgRow,
+    keyring: &Keyring,
+    ip: IpAddr,
+    (key_hash, secret_hash): &(Hash, Hash),
+) -> Result<Result<Client, AccessError>, sqlx::Error> {
     let expected: Option<&[u8]> = row.try_get(SECRET_HASH)?;
+    let is_restricted = row.try_get::<Option<bool>, _>(IS_RESTRICTED)? == Some(true);
+    let secret_hash = if is_restricted { restricted_hash(secret_hash) } else { *secret_hash };
     let is_right = bool::from(secret_hash.ct_eq(expected.unwrap_or(&[0; 32])));
     let is_revoked: Option<bool> = row.try_get(IS_REVOKED)?;
     if !is_right || is_revoked != Some(false) {
-        return Ok(None);
+        return Ok(Err(AccessError::Unknown));
     }
     let (id, account_id) = (row.try_get(CREDENTIAL_ID)?, row.try_get(ACCOUNT_ID)?);
-    if !keyring.admits(Row::Credential { id, account_id, key_hash, secret_hash }, row.try_get(MAC)?) {
-        return Ok(None);
+    let restrictions = if is_restricted { restrictions(row)? } else { Restrictions::default() };
+    let credential = Row::Credential { id, account_id, key_hash, secret_hash: &secret_hash, restrictions: &restrictions };
+    if !keyring.admits(credential, row.try_get(MAC)?) {
+        return Ok(Err(AccessError::Unknown));
     }
-    let principal = Principal { account_id, shard_id: row.try_get(SHARD_ID)?, identity: ClientIdentity::Credential(id) };
-    Ok(Some(Client { principal, signing_secret: row.try_get(SIGNING_SECRET)? }))
+    // By the clock of the database, which is the same for all nodes.
+    if row.try_get::<Option<bool>, _>(IS_EXPIRED)? == Some(true) {
+        return Ok(Err(AccessError::KeyExpired));
+    }
+    if !restrictions.allow_source(ip) {
+        return Ok(Err(AccessError::NetworkNotAllowed));
+    }
+    let identity = ClientIdentity::Credential(id);
+    let principal = Principal { account_id, shard_id: row.try_get(SHARD_ID)?, identity, scopes: restrictions.scopes() };
+    Ok(Ok(Client { principal, signing_secret: row.try_get(SIGNING_SECRET)? }))
+}
+
+fn restrictions(row: &PgRow) -> Result<Restrictions, sqlx::Error> {
+    let (scopes, networks): (Option<Vec<String>>, Option<Vec<String>>) = (row.try_get(SCOPES)?, row.try_get(NETWORKS)?);
+    let read = Restrictions::from_columns(scopes.as_deref(), row.try_get(EXPIRES_AT)?, networks.as_deref());
+    read.map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

@@ -31,7 +31,7 @@ fn the_deadline_of_the_next_head_starts_at_its_first_byte() {
     assert_eq!(activity.eviction_rank(), None);
     assert!(!activity.evict(), "a request is in progress");
     activity.flushed();
-    assert_eq!(activity.phase(), Phase::Answer, "part of a response was written");
+    assert_eq!(activity.phase(), Phase::Respond, "part of a response was written");
     activity.answer_ends();
     activity.flushed();
     clock.fetch_add(50, Ordering::Relaxed);

@@ -25,7 +25,7 @@ const WARN_EVERY: u64 = 60;
 
 /// Connection slots of one listener.
 #[derive(Debug)]
-pub struct Places {
+pub struct ConnectionSlots {
     shared: Arc<Shared>,
     /// One permit per served connection, held until its task has dropped it.
     free: Arc<Semaphore>,
@@ -52,7 +52,7 @@ struct Source {
 
 /// Slot of one connection. Dropping it frees the slot.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     pub activity: Arc<Activity>,
     source: Source,
     shared: Arc<Shared>,
@@ -60,14 +60,14 @@ pub struct Place {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         remove(&mut self.shared.held(), self.source, &self.activity);
         self.shared.metrics.connection_closed();
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Waits until the connection may be served. If another connection was evicted for it, waits until that one is dropped.
     ///
     /// Returns false if this takes too long, or if this connection is evicted in the meantime.
@@ -106,10 +106,10 @@ impl Shared {
     }
 }
 
-impl Places {
-    pub fn new(limits: Limits, metrics: Metrics) -> Places {
+impl ConnectionSlots {
+    pub fn new(limits: Limits, metrics: Metrics) -> ConnectionSlots {
         let shared = Arc::new(Shared { clock: Clock::default(), held: Mutex::default(), metrics });
-        Places {
+        ConnectionSlots {
             free: Arc::new(Semaphore::new(limits.connections)),
             connections: limits.connections,
             // However small the total limit is, one address gets at most half of it.
@@ -126,17 +126,17 @@ impl Places {
     /// At the limit of the address, it evicts a connection of that address; at the total limit, one of the source with the
     /// most connections. Returns `None` if all candidates have a request in progress.
     ///
-    /// The call does not wait, so that no new connection delays the next. The connection's task waits in [`Place::is_free`].
-    pub fn admit(&self, peer: IpAddr) -> Option<Place> {
-        let place = self.place(peer);
-        match place {
+    /// The call does not wait, so that no new connection delays the next. The connection's task waits in [`ConnectionSlot::is_free`].
+    pub fn admit(&self, peer: IpAddr) -> Option<ConnectionSlot> {
+        let slot = self.reserve(peer);
+        match slot {
             Some(_) => self.shared.metrics.connection_opened(),
             None => self.shared.metrics.connection_ended("refused"),
         }
-        place
+        slot
     }
 
-    fn place(&self, peer: IpAddr) -> Option<Place> {
+    fn reserve(&self, peer: IpAddr) -> Option<ConnectionSlot> {
         let source = self.source(peer);
         let mut held = self.shared.held();
         let count = held.get(&source).map_or(0, Vec::len);
@@ -152,7 +152,7 @@ impl Places {
         }
         let activity = Arc::new(Activity::new(self.shared.clock.clone()));
         held.entry(source).or_default().push(activity.clone());
-        Some(Place { activity, source, shared: self.shared.clone(), free: self.free.clone(), permit: None })
+        Some(ConnectionSlot { activity, source, shared: self.shared.clone(), free: self.free.clone(), permit: None })
     }
 
     /// Evicts a connection because the process has no file descriptor left for another.
@@ -210,8 +210,8 @@ impl Places {
 
 fn remove(held: &mut HashMap<Source, Vec<Arc<Activity>>>, source: Source, activity: &Arc<Activity>) {
     let Some(connections) = held.get_mut(&source) else { return };
-    if let Some(place) = connections.iter().position(|other| Arc::ptr_eq(other, activity)) {
-        connections.remove(place);
+    if let Some(index) = connections.iter().position(|other| Arc::ptr_eq(other, activity)) {
+        connections.remove(index);
     }
     if connections.is_empty() {
         held.remove(&source);
@@ -222,66 +222,66 @@ fn remove(held: &mut HashMap<Source, Vec<Arc<Activity>>>, source: Source, activi
 mod tests {
     use super::*;
 
-    fn places(connections: usize, per_address: usize) -> Places {
+    fn slots(connections: usize, per_address: usize) -> ConnectionSlots {
         let trusted_proxies = Arc::new(["10.0.0.0/8".parse().unwrap()]);
-        Places::new(Limits { connections, per_address, trusted_proxies }, Metrics::default())
+        ConnectionSlots::new(Limits { connections, per_address, trusted_proxies }, Metrics::default())
     }
 
-    async fn admit(places: &Places, address: &str) -> Option<Place> {
-        let mut place = places.admit(address.parse().unwrap())?;
-        place.is_free().await.then_some(place)
+    async fn admit(slots: &ConnectionSlots, address: &str) -> Option<ConnectionSlot> {
+        let mut slot = slots.admit(address.parse().unwrap())?;
+        slot.is_free().await.then_some(slot)
     }
 
     /// Drops evicted connections, as their tasks do. Returns their number.
-    fn drop_evicted(held: &mut Vec<Place>) -> usize {
+    fn drop_evicted(held: &mut Vec<ConnectionSlot>) -> usize {
         let before = held.len();
-        held.retain(|place| !place.activity.is_cut(&mut std::task::Context::from_waker(std::task::Waker::noop())));
+        held.retain(|slot| !slot.activity.is_cut(&mut std::task::Context::from_waker(std::task::Waker::noop())));
         before - held.len()
     }
 
     #[tokio::test]
     async fn an_address_over_its_limit_evicts_its_own_connections() {
-        let places = places(100, 3);
+        let slots = slots(100, 3);
         let mut held = vec![];
         for _ in 0..5 {
-            held.push(admit(&places, "192.0.2.1").await.unwrap());
+            held.push(admit(&slots, "192.0.2.1").await.unwrap());
         }
         assert_eq!(drop_evicted(&mut held), 2);
-        assert!(held.iter().all(|place| place.activity.begin_answer()));
-        assert!(admit(&places, "192.0.2.1").await.is_none(), "all of its connections have a request in progress");
-        assert!(admit(&places, "::ffff:192.0.2.1").await.is_none(), "its IPv4-mapped form counts with it");
-        assert!(admit(&places, "192.0.2.2").await.is_some(), "another address is not affected");
+        assert!(held.iter().all(|slot| slot.activity.begin_answer()));
+        assert!(admit(&slots, "192.0.2.1").await.is_none(), "all of its connections have a request in progress");
+        assert!(admit(&slots, "::ffff:192.0.2.1").await.is_none(), "its IPv4-mapped form counts with it");
+        assert!(admit(&slots, "192.0.2.2").await.is_some(), "another address is not affected");
         held.pop();
-        assert!(admit(&places, "192.0.2.1").await.is_some());
+        assert!(admit(&slots, "192.0.2.1").await.is_some());
     }
 
     /// Answers one request on the connection.
-    fn answer(place: &Place) {
-        assert!(place.activity.begin_answer());
-        place.activity.answer_ends();
-        place.activity.flushed();
+    fn answer(slot: &ConnectionSlot) {
+        assert!(slot.activity.begin_answer());
+        slot.activity.answer_ends();
+        slot.activity.flushed();
     }
 
     #[tokio::test]
     async fn the_connection_that_is_idle_longest_is_evicted_first() {
-        let places = places(100, 4);
+        let slots = slots(100, 4);
         let mut held = vec![];
         for _ in 0..4 {
-            let place = admit(&places, "192.0.2.1").await.unwrap();
-            answer(&place);
-            held.push(place);
+            let slot = admit(&slots, "192.0.2.1").await.unwrap();
+            answer(&slot);
+            held.push(slot);
         }
         // The first connection is used again in a later tick; the others are equal, so the oldest of them goes.
-        places.shared.clock.fetch_add(1, Ordering::Relaxed);
+        slots.shared.clock.fetch_add(1, Ordering::Relaxed);
         answer(&held[0]);
         let kept: Vec<_> = [0, 2, 3].map(|n: usize| held[n].activity.clone()).into();
-        let newcomer = admit(&places, "192.0.2.1").await.unwrap();
+        let newcomer = admit(&slots, "192.0.2.1").await.unwrap();
         assert_eq!(drop_evicted(&mut held), 1);
-        assert!(held.iter().zip(&kept).all(|(place, kept)| Arc::ptr_eq(&place.activity, kept)));
+        assert!(held.iter().zip(&kept).all(|(slot, kept)| Arc::ptr_eq(&slot.activity, kept)));
         answer(&newcomer);
         for _ in 0..2 {
             // These have sent nothing yet, and an idle connection goes before them.
-            held.push(admit(&places, "192.0.2.1").await.unwrap());
+            held.push(admit(&slots, "192.0.2.1").await.unwrap());
         }
         assert_eq!(drop_evicted(&mut held), 2);
         assert!(Arc::ptr_eq(&held[0].activity, &kept[0]), "the connection used last outlives the older idle ones");
@@ -289,41 +289,41 @@ mod tests {
 
     #[tokio::test]
     async fn an_ipv6_64_counts_as_one_address_and_a_trusted_proxy_has_no_limit() {
-        let places = places(100, 1);
-        let first = admit(&places, "2001:db8::1").await.unwrap();
+        let slots = slots(100, 1);
+        let first = admit(&slots, "2001:db8::1").await.unwrap();
         assert!(first.activity.begin_answer());
-        assert!(admit(&places, "2001:db8::ffff:2").await.is_none());
-        assert!(admit(&places, "2001:db8:0:1::1").await.is_some());
+        assert!(admit(&slots, "2001:db8::ffff:2").await.is_none());
+        assert!(admit(&slots, "2001:db8:0:1::1").await.is_some());
         for _ in 0..20 {
-            let place = admit(&places, "10.1.2.3").await.unwrap();
-            assert!(place.activity.begin_answer());
+            let slot = admit(&slots, "10.1.2.3").await.unwrap();
+            assert!(slot.activity.begin_answer());
         }
     }
 
     #[tokio::test]
     async fn the_source_with_the_most_connections_loses_one() {
-        let places = places(8, 4);
+        let slots = slots(8, 4);
         let mut most = vec![];
         for _ in 0..4 {
-            most.push(admit(&places, "192.0.2.1").await.unwrap());
+            most.push(admit(&slots, "192.0.2.1").await.unwrap());
         }
         let mut proxy = vec![];
         for _ in 0..3 {
-            proxy.push(admit(&places, "10.1.2.3").await.unwrap());
+            proxy.push(admit(&slots, "10.1.2.3").await.unwrap());
         }
-        let mut few = vec![admit(&places, "192.0.2.2").await.unwrap()];
+        let mut few = vec![admit(&slots, "192.0.2.2").await.unwrap()];
         for newcomer in ["192.0.2.3", "192.0.2.4"] {
-            let mut admitted = Box::pin(admit(&places, newcomer));
+            let mut admitted = Box::pin(admit(&slots, newcomer));
             let waiting = tokio::time::timeout(Duration::from_millis(20), &mut admitted).await;
             assert!(waiting.is_err(), "it waits until the evicted one is dropped");
             assert_eq!(drop_evicted(&mut most), 1);
             few.push(admitted.await.unwrap());
         }
         assert_eq!((drop_evicted(&mut few), drop_evicted(&mut proxy)), (0, 0));
-        for place in most.iter().chain(&few) {
-            assert!(place.activity.begin_answer());
+        for slot in most.iter().chain(&few) {
+            assert!(slot.activity.begin_answer());
         }
-        let mut admitted = Box::pin(admit(&places, "192.0.2.5"));
+        let mut admitted = Box::pin(admit(&slots, "192.0.2.5"));
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut admitted).await.is_err());
         assert_eq!(drop_evicted(&mut proxy), 1, "connections of a proxy are evicted last");
         assert!(admitted.await.is_some());
@@ -331,11 +331,11 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_connections_count_towards_the_limit() {
-        let places = places(2, 1);
-        let _slow = (admit(&places, "192.0.2.1").await.unwrap(), admit(&places, "192.0.2.2").await.unwrap());
+        let slots = slots(2, 1);
+        let _slow = (admit(&slots, "192.0.2.1").await.unwrap(), admit(&slots, "192.0.2.2").await.unwrap());
         // The evicted connections are not dropped, so new ones can only wait.
-        let mut newcomers: Vec<_> = (3..13).map(|n| places.admit([192, 0, 2, n].into()).unwrap()).collect();
-        assert_eq!(places.shared.held().len(), 2);
+        let mut newcomers: Vec<_> = (3..13).map(|n| slots.admit([192, 0, 2, n].into()).unwrap()).collect();
+        assert_eq!(slots.shared.held().len(), 2);
         assert!(drop_evicted(&mut newcomers) >= 8, "new connections are evicted too");
         for newcomer in &mut newcomers {
             assert!(!newcomer.is_free().await, "no slot becomes free");

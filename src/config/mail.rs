@@ -1,0 +1,62 @@
+//! Settings of mails to users.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::ConfigError;
+use super::values::secret;
+use crate::mail::{Mailbox, Sender, SmtpUrl, Transport};
+use crate::secrets::seal::Secret;
+
+/// Directory for mails within the data directory.
+const OUTBOX: &str = "outbox";
+/// Sender of mails that go into files.
+const NOBODY: &str = "no-reply@localhost";
+
+/// Settings of mails to users.
+#[derive(Args, Clone, Debug)]
+pub struct MailSettings {
+    /// URL of the SMTP server for mails to users, such as smtps://user:password@host:465 [default: none: mails become files
+    /// in the directory outbox of the data directory]
+    #[arg(long, env = "LEDGER_SMTP_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
+    pub smtp_url: Option<Secret>,
+
+    /// Sender of mails to users, such as "Acme Rewards <rewards@example.com>" [default: none; required with --smtp-url]
+    #[arg(long, env = "LEDGER_MAIL_FROM", value_name = "ADDRESS")]
+    pub mail_from: Option<Mailbox>,
+}
+
+impl MailSettings {
+    /// Returns the URL of the SMTP server, if one is configured.
+    ///
+    /// # Errors
+    /// For an invalid URL, and for one without a sender. The message does not repeat the URL, because it may hold a password.
+    pub fn server(&self) -> Result<Option<SmtpUrl>, ConfigError> {
+        let Some(url) = &self.smtp_url else { return Ok(None) };
+        if self.mail_from.is_none() {
+            return Err(ConfigError("--smtp-url (LEDGER_SMTP_URL) needs --mail-from (LEDGER_MAIL_FROM)".into()));
+        }
+        let url =
+            url.expose().parse::<SmtpUrl>().map_err(|problem| ConfigError(format!("--smtp-url (LEDGER_SMTP_URL) {problem}")))?;
+        Ok(Some(url))
+    }
+
+    /// Creates the sender of mails.
+    ///
+    /// # Errors
+    /// See [`MailSettings::server`].
+    pub fn sender(&self, data_dir: &Path) -> Result<Sender, ConfigError> {
+        let invalid =
+            |error: &dyn std::fmt::Display| ConfigError(format!("--smtp-url (LEDGER_SMTP_URL) cannot be used: {error}"));
+        let transport = match self.server()? {
+            Some(url) => Transport::smtp(&url).map_err(|error| invalid(&error))?,
+            None => Transport::Files(data_dir.join(OUTBOX)),
+        };
+        let from = match &self.mail_from {
+            Some(from) => from.clone(),
+            None => NOBODY.parse::<Mailbox>().map_err(|error| invalid(&error))?,
+        };
+        Ok(Sender { transport, from })
+    }
+}
