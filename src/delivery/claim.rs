@@ -190,7 +190,7 @@ pub async fn due(pool: &PgPool, clock: &Clock, shard: ShardId) -> Result<(Vec<Du
 /// Claims due deliveries and writes their attempts ahead. Each webhook gets as many as wanted, but no more than may be
 /// leased of it across all nodes.
 pub async fn claim(
-    line: &DedicatedConnection,
+    dedicated: &DedicatedConnection,
     clock: &Clock,
     keyring: &Keyring,
     targets: &Targets,
@@ -198,7 +198,7 @@ pub async fn claim(
     requests: &[ClaimRequest],
     lease: Duration,
 ) -> Result<Claims, sqlx::Error> {
-    let mut connection = line.acquire().await?;
+    let mut connection = dedicated.acquire().await?;
     let mut tx = connection.begin().await?;
     // The lock is a separate statement, so that the next statement sees everything that the previous claim committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;

@@ -1,6 +1,8 @@
 //! Webhook dispatch: the worker claims due deliveries, sends them and records the results.
 
 pub mod claim;
+pub mod days;
+pub mod overview;
 pub mod record;
 pub mod replay;
 pub mod retention;

@@ -69,12 +69,17 @@ impl Lease {
 ///
 /// A 2xx response counts even if the webhook was switched off in the meantime. A failure then leaves the delivery failed,
 /// with the attempt counted.
-pub async fn record(line: &DedicatedConnection, shard: ShardId, results: &[Ended], base: Duration) -> Result<u64, sqlx::Error> {
+pub async fn record(
+    dedicated: &DedicatedConnection,
+    shard: ShardId,
+    results: &[Ended],
+    base: Duration,
+) -> Result<u64, sqlx::Error> {
     // The condition "is leased" is written so that it matches no index but the primary key.
     // All statements lock in the same order, so that no two of them deadlock.
     let mut results: Vec<&Ended> = results.iter().collect();
     results.sort_unstable_by_key(|r| r.claimed.delivery_id);
-    let mut connection = line.acquire().await?;
+    let mut connection = dedicated.acquire().await?;
     let recorded = sqlx::query(
         "WITH result AS MATERIALIZED (
             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::timestamptz[],
@@ -94,7 +99,15 @@ pub async fn record(line: &DedicatedConnection, shard: ShardId, results: &[Ended
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
               AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id)
             -- Not joined again: without statistics of either side, the planner would compare each row with each.
-            RETURNING s.delivery_id, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error)
+            RETURNING s.delivery_id, s.webhook_id, r.succeeded, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error),
+         counted AS (
+            INSERT INTO delivery_days AS d (shard_id, webhook_id, day, attempts, delivered, total_ms, longest_ms)
+            SELECT $1, webhook_id, (ended_at AT TIME ZONE 'UTC')::date, count(*), count(*) FILTER (WHERE succeeded), sum(response_time_ms),
+                max(response_time_ms)
+            FROM recorded GROUP BY webhook_id, 3 ORDER BY webhook_id, 3
+            ON CONFLICT (shard_id, webhook_id, day) DO UPDATE SET attempts = d.attempts + excluded.attempts,
+                delivered = d.delivered + excluded.delivered, total_ms = d.total_ms + excluded.total_ms,
+                longest_ms = greatest(d.longest_ms, excluded.longest_ms))
          UPDATE delivery_attempts a
          SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
          FROM recorded r

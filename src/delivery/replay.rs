@@ -1,4 +1,4 @@
-//! Replays: an operator repeats past deliveries of a webhook, or delivers events that it missed, at a limited rate.
+//! Replays: an operator or client repeats past deliveries of a webhook, or delivers events that it missed, at a limited rate.
 //!
 //! The job searches for events to deliver and appends them to the log, step by step. The projection creates the deliveries.
 //! The log records the progress. So after a crash any node continues where the last step ended, and no delivery is created
@@ -7,14 +7,15 @@
 use std::time::Duration;
 
 use ledger_database::PgPool;
-use ledger_events::replay::{Replay, ReplayKind};
+use ledger_events::replay::{MissedOnly, Replay, ReplayEvent, ReplayKind};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, Actor, Position, Rejection, ShardId, StreamType, WebhookId};
+use ledger_events::{AccountId, Actor, Event, Position, Rejection, ShardId, StreamType, WebhookId};
 use ledger_projections::{deliveries, replays};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::ledger::commands::AdvanceReplay;
+use crate::ledger::reader::{ReadError, Stored};
 use crate::ledger::{Command, Ledger, Origin, WriteError, reader};
 
 /// Default rate of a replay, in deliveries per second.
@@ -36,12 +37,14 @@ pub struct Search {
     pub kind: ReplayKind,
     /// Event types that the webhook is subscribed to.
     pub events: Vec<WebhookEventType>,
+    /// Part of the missed events; `None` for all of them.
+    pub only: Option<MissedOnly>,
 }
 
 impl Search {
-    fn of(replay: &Replay) -> Search {
+    fn of(replay: &Replay, only: Option<MissedOnly>) -> Search {
         let Replay { account_id, webhook_id, kind, events, .. } = replay;
-        Search { account_id: *account_id, webhook_id: *webhook_id, kind: *kind, events: events.clone() }
+        Search { account_id: *account_id, webhook_id: *webhook_id, kind: *kind, events: events.clone(), only }
     }
 
     /// Returns the first `limit` matching events from one position up to, but not including, another.
@@ -66,6 +69,8 @@ impl Search {
                    NOT EXISTS (SELECT FROM deliveries d JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id
                        WHERE d.shard_id = $1 AND d.event_id = e.event_id AND d.webhook_id = $6 AND s.status IN ('pending', 'delivered'))
                END
+               AND ($9::boolean IS NULL OR $9 = EXISTS (SELECT FROM deliveries d
+                   WHERE d.shard_id = $1 AND d.event_id = e.event_id AND d.webhook_id = $6))
              ORDER BY e.position LIMIT $8",
         )
         .bind(shard)
@@ -76,6 +81,7 @@ impl Search {
         .bind(self.webhook_id)
         .bind(self.kind == ReplayKind::Deliveries)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .bind(self.only.map(|only| only == MissedOnly::Failed))
         .fetch_all(pool)
         .await
     }
@@ -111,7 +117,7 @@ pub struct Replayer {
 
 impl Replayer {
     /// Appends the next step of every replay that is due. Returns the number of steps.
-    pub async fn once(&self, shard: ShardId) -> Result<usize, sqlx::Error> {
+    pub async fn once(&self, shard: ShardId) -> Result<usize, ReadError> {
         let mut taken = 0;
         for replay in replays::due(&self.pool, shard).await? {
             let Some(step) = self.prepare(shard, &replay).await? else { continue };
@@ -121,7 +127,7 @@ impl Replayer {
                 // Another node was faster, or an operator has ended the replay.
                 Err(WriteError::Rejected(Rejection::Conflict(_))) => {}
                 // Whether the step was appended or not, the next check starts from the log.
-                Err(error) => tracing::warn!(shard, replay_id = replay.id, %error, "failed to append a replay step; retrying"),
+                Err(error) => tracing::warn!(shard, replay_id = replay.id.0, %error, "failed to append a replay step; retrying"),
             }
         }
         Ok(taken)
@@ -131,14 +137,17 @@ impl Replayer {
     ///
     /// Only then is it known what was delivered before the request, including by an earlier replay. This is also
     /// backpressure: a projection that is behind gets no more work.
-    async fn prepare(&self, shard: ShardId, replay: &Replay) -> Result<Option<AdvanceReplay>, sqlx::Error> {
+    async fn prepare(&self, shard: ShardId, replay: &Replay) -> Result<Option<AdvanceReplay>, ReadError> {
         let checkpoint = deliveries::checkpoint(&self.pool, shard).await?;
         let stream = StreamType::Replay.as_str();
-        let last = reader::stream_versions(&self.pool, shard, stream, replay.id, &[replay.version]).await?;
-        if last.iter().all(|last| last.position > checkpoint) {
-            return Ok(None);
-        }
-        let search = Search::of(replay);
+        let story = reader::stream_versions(&self.pool, shard, stream, replay.id.0, &[1, replay.version]).await?;
+        let is_reached = |last: &Stored| last.version == replay.version && last.position <= checkpoint;
+        let (Some(request), true) = (story.first(), story.iter().any(is_reached)) else { return Ok(None) };
+        let only = match request.decode()?.event {
+            Event::Replay(ReplayEvent::WebhookReplayRequested(requested)) => requested.only,
+            _ => None,
+        };
+        let search = Search::of(replay, only);
         let wanted = usize::try_from(replay.per_second).unwrap_or(1).clamp(1, Replay::MOST_PER_STEP);
         let mut next = replay.next;
         let mut events = vec![];

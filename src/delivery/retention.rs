@@ -59,12 +59,12 @@ pub struct Retention {
     /// Wakes the projector, which waits while payloads are deleted.
     wake: Wake,
     settings: RetentionSettings,
-    walks: HashMap<ShardId, Walk>,
+    walks: HashMap<ShardId, EnvelopeCursor>,
 }
 
-/// Progress of the walk over a shard's envelopes.
+/// Position of the walk over a shard's envelopes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Walk {
+struct EnvelopeCursor {
     /// Event id of the last envelope that was checked.
     after: Uuid,
     rounds: u32,
@@ -180,7 +180,7 @@ impl Retention {
         let mut forgotten = 0;
         let walk = self.walks.entry(shard).or_default();
         if walk.rounds == ROUNDS {
-            *walk = Walk::default();
+            *walk = EnvelopeCursor::default();
         }
         walk.rounds += 1;
         loop {
@@ -303,7 +303,7 @@ impl Bodies {
         let (pool, quota) = (self.pool.clone(), self.quota);
         self.trims.spawn(async move {
             if let Err(error) = trim(&pool, shard, webhook, quota).await {
-                tracing::warn!(shard, webhook, %error, "failed to trim response bodies; retrying in the next round");
+                tracing::warn!(shard, webhook = webhook.0, %error, "failed to trim response bodies; retrying in the next round");
             }
         });
     }

@@ -43,10 +43,10 @@ pub enum Responsiveness {
 pub struct Free {
     /// Capacity for all webhooks.
     pub all: usize,
-    /// Share of it for webhooks that are not known to be quick.
-    pub unproven: usize,
-    /// Share of it for silent webhooks, which take turns.
-    pub silent: usize,
+    /// Share of it for webhooks that are not known to be fast.
+    pub not_fast: usize,
+    /// Share of it for unresponsive webhooks, which take turns.
+    pub unresponsive: usize,
 }
 
 /// Priority queue: fewest deliveries first, then the one served longest ago.
@@ -54,7 +54,8 @@ type Turns<T> = BinaryHeap<Reverse<(usize, u64, T)>>;
 
 /// Distributes the free capacity, and returns the number of deliveries for each candidate.
 ///
-/// However many webhooks hang, capacity is left for quick ones. Silent webhooks leave capacity for those that answer late.
+/// However many webhooks hang, capacity is left for fast ones. Unresponsive webhooks leave capacity for those that answer
+/// late.
 pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
     let mut given = vec![0; candidates.len()];
     let mut accounts: HashMap<AccountId, Turns<usize>> = HashMap::new();
@@ -75,17 +76,17 @@ pub fn share(candidates: &[Candidate], mut free: Free) -> Vec<usize> {
         let Some(webhooks) = accounts.get_mut(&account) else { continue };
         while let Some(Reverse((webhook_has, webhook_served, index))) = webhooks.pop() {
             let candidate = &candidates[index];
-            if candidate.responsiveness != Responsiveness::Fast && free.unproven == 0 {
+            if candidate.responsiveness != Responsiveness::Fast && free.not_fast == 0 {
                 continue;
             }
             if candidate.responsiveness == Responsiveness::Unresponsive {
-                if free.silent == 0 {
+                if free.unresponsive == 0 {
                     continue;
                 }
-                free.silent -= 1;
+                free.unresponsive -= 1;
             }
             if candidate.responsiveness != Responsiveness::Fast {
-                free.unproven -= 1;
+                free.not_fast -= 1;
             }
             given[index] += 1;
             free.all -= 1;
@@ -104,12 +105,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn one(account_id: AccountId, account_has: usize, has: usize, room: usize) -> Candidate {
-        Candidate { account_id, account_has, has, room, served: 0, responsiveness: Responsiveness::Fast }
+    fn one(account: i64, account_has: usize, has: usize, room: usize) -> Candidate {
+        Candidate { account_id: AccountId(account), account_has, has, room, served: 0, responsiveness: Responsiveness::Fast }
     }
 
     fn free(all: usize) -> Free {
-        Free { all, unproven: usize::MAX, silent: usize::MAX }
+        Free { all, not_fast: usize::MAX, unresponsive: usize::MAX }
     }
 
     #[test]
@@ -145,21 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn silent_webhooks_leave_capacity_for_quick_ones() {
-        let silent = |account_id| Candidate { responsiveness: Responsiveness::Unresponsive, ..one(account_id, 0, 0, 64) };
-        let mut all: Vec<_> = (0..1_000).map(silent).collect();
+    fn unresponsive_webhooks_leave_capacity_for_fast_ones() {
+        let unresponsive = |account_id| Candidate { responsiveness: Responsiveness::Unresponsive, ..one(account_id, 0, 0, 64) };
+        let mut all: Vec<_> = (0..1_000).map(unresponsive).collect();
         all.push(one(5_000, 900, 900, 64));
-        let given = share(&all, Free { all: 1_000, unproven: 30, silent: 10 });
+        let given = share(&all, Free { all: 1_000, not_fast: 30, unresponsive: 10 });
         assert_eq!((given[..1_000].iter().sum::<usize>(), given[1_000]), (10, 64));
     }
 
     #[test]
-    fn silent_webhooks_leave_capacity_for_unproven_ones() {
+    fn unresponsive_webhooks_leave_capacity_for_unknown_ones() {
         let paced = |responsiveness, account_id| Candidate { responsiveness, ..one(account_id, 0, 0, 64) };
         let all =
             [paced(Responsiveness::Unresponsive, 1), paced(Responsiveness::Unresponsive, 2), paced(Responsiveness::Unknown, 3)];
-        assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 10 }), [5, 5, 40]);
-        assert_eq!(share(&all, Free { all: 100, unproven: 50, silent: 0 }), [0, 0, 50]);
+        assert_eq!(share(&all, Free { all: 100, not_fast: 50, unresponsive: 10 }), [5, 5, 40]);
+        assert_eq!(share(&all, Free { all: 100, not_fast: 50, unresponsive: 0 }), [0, 0, 50]);
     }
 
     proptest! {
@@ -168,32 +169,32 @@ mod tests {
             wants in prop::collection::vec(
                 (0i64..5, 0usize..9, 0usize..9, prop::sample::select(vec![Responsiveness::Fast, Responsiveness::Unknown, Responsiveness::Unresponsive]), 0u64..9), 0..40),
             all in 0usize..100,
-            unproven in 0usize..50,
-            silent in 0usize..25,
+            not_fast in 0usize..50,
+            unresponsive in 0usize..25,
         ) {
             let has = |account| wants.iter().filter(|w| w.0 == account).map(|w| w.1).sum();
             let candidates: Vec<Candidate> = wants
                 .iter()
-                .map(|&(account_id, has_itself, room, responsiveness, served)| Candidate {
-                    account_id, account_has: has(account_id), has: has_itself, room, served, responsiveness,
+                .map(|&(account, has_itself, room, responsiveness, served)| Candidate {
+                    account_id: AccountId(account), account_has: has(account), has: has_itself, room, served, responsiveness,
                 })
                 .collect();
-            let given = share(&candidates, Free { all, unproven, silent });
+            let given = share(&candidates, Free { all, not_fast, unresponsive });
             let of = |responsiveness: Responsiveness| candidates.iter().zip(&given).filter(move |(c, _)| c.responsiveness == responsiveness);
             let sum = |responsiveness| of(responsiveness).map(|(_, given)| given).sum::<usize>();
-            let (total, not_quick) = (given.iter().sum::<usize>(), sum(Responsiveness::Unknown) + sum(Responsiveness::Unresponsive));
+            let (total, given_not_fast) = (given.iter().sum::<usize>(), sum(Responsiveness::Unknown) + sum(Responsiveness::Unresponsive));
             prop_assert!(candidates.iter().zip(&given).all(|(c, g)| *g <= c.room));
-            prop_assert!(total <= all && not_quick <= unproven);
-            prop_assert!(sum(Responsiveness::Unresponsive) <= silent);
+            prop_assert!(total <= all && given_not_fast <= not_fast);
+            prop_assert!(sum(Responsiveness::Unresponsive) <= unresponsive);
             // A candidate that gets less than its room belongs to an account that has reached its limit.
             let has_much = |c: &Candidate| {
                 let of_account = candidates.iter().zip(&given).filter(|(other, _)| other.account_id == c.account_id);
                 c.account_has + of_account.map(|(_, given)| given).sum::<usize>() >= (all - total) * OF_WHAT_IS_FREE
             };
             prop_assert!(of(Responsiveness::Fast).all(|(c, given)| *given == c.room || has_much(c)));
-            if not_quick < unproven {
+            if given_not_fast < not_fast {
                 prop_assert!(of(Responsiveness::Unknown).all(|(c, given)| *given == c.room || has_much(c)));
-                prop_assert!(of(Responsiveness::Unresponsive).all(|(c, given)| *given == c.room || has_much(c) || sum(Responsiveness::Unresponsive) >= silent));
+                prop_assert!(of(Responsiveness::Unresponsive).all(|(c, given)| *given == c.room || has_much(c) || sum(Responsiveness::Unresponsive) >= unresponsive));
             }
         }
     }

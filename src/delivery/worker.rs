@@ -115,7 +115,7 @@ enum SendDisposition {
 
 /// Due webhooks of a shard, and the current targets of webhooks with claimed deliveries that wait to be sent.
 #[derive(Debug)]
-struct Found {
+struct DueWork {
     shard: ShardId,
     due: Vec<Due>,
     targets: HashMap<WebhookId, Arc<Target>>,
@@ -126,7 +126,7 @@ struct Found {
 enum DbResponse {
     /// Due webhooks by shard, the time until more are due, and the shards whose query failed.
     Due {
-        found: Vec<Found>,
+        found: Vec<DueWork>,
         later: Option<Duration>,
         refused: Vec<(ShardId, sqlx::Error)>,
     },
@@ -149,10 +149,10 @@ impl Worker {
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
         let limits = self.limits();
-        let mut queue = Scheduler::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
+        let mut scheduler = Scheduler::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
         let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
-        queue.found(shard, due, now);
-        let requests = queue.wanted_of(shard, Free { all: free, unproven: usize::MAX, silent: usize::MAX }, now);
+        scheduler.found(shard, due, now);
+        let requests = scheduler.wanted_of(shard, Free { all: free, not_fast: usize::MAX, unresponsive: usize::MAX }, now);
         Ok(self.take(shard, &requests).await?.claimed)
     }
 
@@ -189,7 +189,7 @@ impl Worker {
         let mut request_id = uuid::Uuid::encode_buffer();
         let delivery = Delivery {
             url: target.url.expose(),
-            webhook_id: claimed.webhook_id,
+            webhook_id: claimed.webhook_id.0,
             event_id: claimed.event_id.hyphenated().encode_lower(&mut event_id),
             event_type: &claimed.event_type,
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
@@ -237,7 +237,7 @@ impl Worker {
     /// Runs until stopped. The worker then claims nothing more, gives back unsent deliveries and waits for sends in flight.
     /// It ends the leases of sends that it has to cancel.
     pub async fn run(self, stop: CancellationToken) {
-        let (left, leaving) = mpsc::unbounded_channel(); // bounded by the number of deliveries that the queue holds
+        let (left, leaving) = mpsc::unbounded_channel(); // bounded by the number of deliveries that the scheduler holds
         let (gone, mut going) = mpsc::unbounded_channel();
         let mut recorder = tokio::spawn(self.clone().record_all(leaving, gone));
         let mut round = Running::new(&self, left);
@@ -303,14 +303,14 @@ impl Worker {
         DbResponse::Due { found, later, refused }
     }
 
-    async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<(Found, Option<Duration>), sqlx::Error> {
+    async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<(DueWork, Option<Duration>), sqlx::Error> {
         let (pool, clock) = (&self.database.pool, &self.settings.clock);
         let (due, later) = claim::due(pool, clock, shard).await?;
         let targets = match waiting {
             [] => HashMap::new(),
             webhooks => self.targets.now(pool, clock, &self.keyring, shard, webhooks).await?,
         };
-        Ok((Found { shard, due, targets }, later))
+        Ok((DueWork { shard, due, targets }, later))
     }
 
     async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> DbResponse {

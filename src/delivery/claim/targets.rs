@@ -44,10 +44,10 @@ impl Sealed {
     fn open(&self, keyring: &Keyring) -> Result<Target, SealError> {
         let missing = SealError::Unreadable;
         let (salt, url) = self.url_salt.as_ref().zip(self.url.as_ref()).ok_or(missing)?;
-        let url = keyring.open_text("webhook.url", self.webhook_id, url)?;
+        let url = keyring.open_text("webhook.url", self.webhook_id.0, url)?;
         let secret = match (self.credential_id, &self.signing_secret, &self.token) {
-            (Some(id), Some(secret), _) => keyring.open_text(SIGNING_SECRET, id, secret)?,
-            (None, _, Some(token)) => keyring.open_text("webhook.token", self.webhook_id, token)?,
+            (Some(id), Some(secret), _) => keyring.open_text(SIGNING_SECRET, id.0, secret)?,
+            (None, _, Some(token)) => keyring.open_text("webhook.token", self.webhook_id.0, token)?,
             _ => return Err(SealError::Unreadable),
         };
         let url_hash = salted_hash(salt, url.expose());
@@ -160,7 +160,7 @@ impl Targets {
                 }
                 Err(error) => {
                     kept.remove(&webhook_id);
-                    tracing::error!(webhook_id, %error, "failed to open a webhook's URL or secret; claiming no deliveries");
+                    tracing::error!(webhook_id = webhook_id.0, %error, "failed to open a webhook's URL or secret; claiming no deliveries");
                 }
             }
         }

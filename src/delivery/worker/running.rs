@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{DbResponse, FRESH, Found, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, STOP_GRACE, SendDisposition, Worker};
+use super::{DbResponse, DueWork, FRESH, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, STOP_GRACE, SendDisposition, Worker};
 use crate::delivery::claim::{Claims, lacks_key};
 use crate::delivery::record::Lease;
 use crate::delivery::scheduler::Scheduler;
@@ -22,7 +22,7 @@ const KEY_PAUSE: Duration = Duration::from_secs(5);
 /// State of a running worker. A single task owns it.
 pub(super) struct Running<'w> {
     worker: &'w Worker,
-    queue: Scheduler,
+    scheduler: Scheduler,
     pub(super) sends: JoinSet<SendDisposition>,
     /// Lease of each running send, for the case that its task panics.
     in_flight: HashMap<Id, Lease>,
@@ -49,7 +49,7 @@ impl<'w> Running<'w> {
         let now = Instant::now();
         Running {
             worker,
-            queue: Scheduler::new(worker.limits()),
+            scheduler: Scheduler::new(worker.limits()),
             sends: JoinSet::new(),
             in_flight: HashMap::new(),
             left,
@@ -65,16 +65,16 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Starts the sends that the queue schedules now.
+    /// Starts the sends that the scheduler schedules now.
     pub(super) fn send(&mut self) {
         loop {
-            let next = self.queue.next(Instant::now());
+            let next = self.scheduler.next(Instant::now());
             if next.is_empty() {
                 return;
             }
             for claimed in next {
                 if claimed.clock.ready.elapsed() > FRESH {
-                    self.queue.ended(claimed.webhook_id, None, Instant::now());
+                    self.scheduler.ended(claimed.webhook_id, None, Instant::now());
                     self.leave(SendDisposition::Unsent(claimed));
                     continue;
                 }
@@ -101,17 +101,17 @@ impl<'w> Running<'w> {
         self.asked_at = now;
         if now >= self.look_at.max(self.look_not_before) {
             self.look_at = now + self.worker.settings.idle;
-            for claimed in self.queue.stale(FRESH, now) {
+            for claimed in self.scheduler.stale(FRESH, now) {
                 self.leave(SendDisposition::Unsent(claimed));
             }
-            let waiting = self.worker.shards.iter().map(|shard| (*shard, self.queue.waiting_for(*shard))).collect();
+            let waiting = self.worker.shards.iter().map(|shard| (*shard, self.scheduler.waiting_for(*shard))).collect();
             self.asked = Some(self.worker.clone().look(waiting).boxed());
             return;
         }
         let shards = &self.worker.shards;
         for turn in 0..shards.len() {
             let shard = shards[(self.next_shard + turn) % shards.len()];
-            let requests = self.queue.wanted(shard, now);
+            let requests = self.scheduler.wanted(shard, now);
             if !requests.is_empty() {
                 self.next_shard = (self.next_shard + turn + 1) % shards.len();
                 self.asked = Some(self.worker.clone().claim(shard, requests).boxed());
@@ -124,7 +124,7 @@ impl<'w> Running<'w> {
     pub(super) fn made(&mut self, addressees: &[Addressee]) {
         let now = Instant::now();
         for addressee in addressees.iter().filter(|addressee| self.worker.shards.contains(&addressee.shard)) {
-            self.queue.made(addressee, now);
+            self.scheduler.made(addressee, now);
             if self.asked.is_some() {
                 self.made_meanwhile.insert(*addressee);
             }
@@ -136,11 +136,11 @@ impl<'w> Running<'w> {
         let now = Instant::now();
         match answer {
             DbResponse::Due { found, later, refused } => {
-                for Found { shard, due, targets } in found {
-                    for claimed in self.queue.outdated(shard, &due, &targets) {
+                for DueWork { shard, due, targets } in found {
+                    for claimed in self.scheduler.outdated(shard, &due, &targets) {
                         self.leave(SendDisposition::Unsent(claimed));
                     }
-                    self.queue.found(shard, due, now);
+                    self.scheduler.found(shard, due, now);
                 }
                 self.look_not_before = now + (now - self.asked_at) * LOOK_SELDOM;
                 if let Some(later) = later.and_then(|later| now.checked_add(later)) {
@@ -154,7 +154,7 @@ impl<'w> Running<'w> {
             }
             DbResponse::Claimed(requests, Claims { claimed, is_short }) => {
                 self.lacks_key = false;
-                self.queue.claimed(&requests, claimed);
+                self.scheduler.claimed(&requests, claimed);
                 if is_short {
                     self.look_at = self.look_at.min(now + LOOK_AGAIN);
                 }
@@ -166,7 +166,7 @@ impl<'w> Running<'w> {
             DbResponse::None => {}
         }
         for addressee in std::mem::take(&mut self.made_meanwhile) {
-            self.queue.made(&addressee, now);
+            self.scheduler.made(&addressee, now);
         }
     }
 
@@ -199,7 +199,7 @@ impl<'w> Running<'w> {
             }
             _ => None,
         };
-        self.queue.ended(lease.webhook_id, took, now);
+        self.scheduler.ended(lease.webhook_id, took, now);
         self.leave(left.unwrap_or_else(|| {
             tracing::error!(delivery_id = lease.delivery_id, "a send panicked; its outcome is unknown, and it will be repeated");
             SendDisposition::Cut(lease)
@@ -212,7 +212,7 @@ impl<'w> Running<'w> {
 
     pub(super) fn gone(&mut self, webhooks: &[WebhookId]) {
         for webhook_id in webhooks {
-            self.queue.left(*webhook_id);
+            self.scheduler.left(*webhook_id);
         }
     }
 
@@ -226,9 +226,9 @@ impl<'w> Running<'w> {
         if let Some(asked) = self.asked.take()
             && let Ok(DbResponse::Claimed(requests, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
         {
-            self.queue.claimed(&requests, claims.claimed);
+            self.scheduler.claimed(&requests, claims.claimed);
         }
-        for claimed in std::mem::replace(&mut self.queue, Scheduler::new(self.worker.limits())).into_waiting() {
+        for claimed in std::mem::replace(&mut self.scheduler, Scheduler::new(self.worker.limits())).into_waiting() {
             self.leave(SendDisposition::Unsent(claimed));
         }
         let give_up = self.give_up.clone();

@@ -1,0 +1,107 @@
+//! Overview of all deliveries for operators: queues, endpoints that fail, and attempts by day.
+
+use chrono::{DateTime, Utc};
+use ledger_database::{FromRow, PgPool};
+use ledger_events::{AccountId, ShardId, WebhookId};
+
+use super::days::DeliveryDay;
+
+/// Upper limit for counting a shard's deliveries, so that counting stays cheap when there are many.
+pub const MOST_COUNTED: i64 = 100_000;
+/// Upper limit for counting a webhook's deliveries.
+pub const MOST_OF_WEBHOOK: i64 = 1_000;
+/// Number of days of attempts.
+const DAYS: i32 = 14;
+
+/// Deliveries of a shard beside those that are due. Each count is at most [`MOST_COUNTED`].
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct DeliveryQueue {
+    pub shard_id: ShardId,
+    /// Number of leased deliveries.
+    pub in_flight: i64,
+    /// Number of expired leases: the worker that held them has recorded no outcome.
+    pub expired: i64,
+    /// Number of deliveries that have failed for good.
+    pub dead: i64,
+    /// Time of an attempt of the oldest delivery with attempts. Retention deletes older ones.
+    pub oldest_attempt_at: Option<DateTime<Utc>>,
+}
+
+/// Counts the deliveries of every shard.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn queues(pool: &PgPool) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT h.shard_id,
+            (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.leased_until IS NOT NULL
+                AND s.leased_until >= clock_timestamp() LIMIT $1) AS leased) AS in_flight,
+            (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.leased_until IS NOT NULL
+                AND s.leased_until < clock_timestamp() LIMIT $1) AS expired) AS expired,
+            (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.status = 'failed' LIMIT $1) AS failed) AS dead,
+            (SELECT a.started_at FROM delivery_attempts a WHERE a.shard_id = h.shard_id ORDER BY a.delivery_id, a.request_id LIMIT 1)
+                AS oldest_attempt_at
+         FROM log_head h ORDER BY h.shard_id",
+    )
+    .bind(MOST_COUNTED)
+    .fetch_all(pool)
+    .await
+}
+
+/// A webhook whose deliveries fail and are retried.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct FailingWebhook {
+    pub webhook_id: WebhookId,
+    pub account_id: AccountId,
+    /// Number of deliveries that wait for another attempt, at most [`MOST_OF_WEBHOOK`].
+    pub waiting: i64,
+    /// Largest number of failed attempts of such a delivery.
+    pub attempts: i16,
+    /// Time of the next attempt.
+    pub next_attempt_at: DateTime<Utc>,
+}
+
+/// Returns the webhooks with failed attempts of pending deliveries, the one with the most first. Takes one step of an index
+/// per webhook, and counts no further than [`MOST_OF_WEBHOOK`].
+///
+/// # Errors
+/// Any error of the database.
+pub async fn failing(pool: &PgPool, limit: i64) -> Result<Vec<FailingWebhook>, sqlx::Error> {
+    sqlx::query_as(
+        "WITH RECURSIVE webhook AS (
+            (SELECT shard_id, webhook_id FROM delivery_state WHERE status = 'pending' AND attempt_count > 0
+             ORDER BY shard_id, webhook_id LIMIT 1)
+            UNION ALL
+            SELECT next.shard_id, next.webhook_id FROM webhook CROSS JOIN LATERAL
+            (SELECT s.shard_id, s.webhook_id FROM delivery_state s WHERE s.status = 'pending' AND s.attempt_count > 0
+               AND (s.shard_id, s.webhook_id) > (webhook.shard_id, webhook.webhook_id)
+             ORDER BY s.shard_id, s.webhook_id LIMIT 1) AS next)
+         SELECT webhook.webhook_id, a.account_id, retries.waiting, retries.attempts, retries.next_attempt_at
+         FROM webhook JOIN webhook_audience a ON a.shard_id = webhook.shard_id AND a.webhook_id = webhook.webhook_id
+         CROSS JOIN LATERAL
+            (SELECT count(*) AS waiting, max(attempt_count) AS attempts, min(next_attempt_at) AS next_attempt_at FROM
+                (SELECT attempt_count, next_attempt_at FROM delivery_state s
+                 WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count > 0
+                 ORDER BY s.next_attempt_at LIMIT $1) AS counted) AS retries
+         WHERE retries.waiting > 0 ORDER BY retries.waiting DESC, webhook.webhook_id LIMIT $2",
+    )
+    .bind(MOST_OF_WEBHOOK)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// Returns the attempts of all webhooks by day (UTC), oldest first. Days without attempts are left out.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn days(pool: &PgPool) -> Result<Vec<DeliveryDay>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT day, sum(attempts)::bigint AS attempts, sum(delivered)::bigint AS delivered, sum(total_ms)::bigint AS total_ms,
+            max(longest_ms) AS longest_ms
+         FROM delivery_days WHERE day > (clock_timestamp() AT TIME ZONE 'UTC')::date - $1 GROUP BY day ORDER BY day",
+    )
+    .bind(DAYS)
+    .fetch_all(pool)
+    .await
+}
