@@ -13,11 +13,12 @@ use super::body;
 use super::cross_site;
 use super::error::{ApiError, Code, RateLimited};
 use super::log::is_for_auditors;
+use super::principal::{CONSOLE_COOKIE, PORTAL_COOKIE};
 use super::probes;
-use super::source::source_ip;
+use super::source::{Source, source_ip};
 use super::state::ApiState;
-use super::surface::Surface;
-use super::user_auth::{bearer, portal_user};
+use super::surface::{Surface, is_page};
+use super::user_auth::{bearer, cookie, portal_user};
 use super::wire_uri::WireUri;
 use crate::access::gate::{Client, PresentedCredentials, Verdict};
 use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
@@ -27,9 +28,15 @@ use crate::secrets::SIGNING_SECRET;
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {
+        if error == AccessError::WrongSecondFactor {
+            return ApiError::new(Code::InvalidCredentials).message("The code is wrong or was used before.");
+        }
         ApiError::new(match error {
             AccessError::Unknown => Code::Unauthorized,
-            AccessError::WrongPassword => Code::InvalidCredentials,
+            AccessError::KeyExpired => Code::ApiKeyExpired,
+            AccessError::NetworkNotAllowed => Code::NetworkNotAllowed,
+            AccessError::WrongPassword | AccessError::WrongSecondFactor => Code::InvalidCredentials,
+            AccessError::TwoFactorRequired => Code::TwoFactorRequired,
             AccessError::InvalidToken => Code::InvalidToken,
             AccessError::Unavailable => Code::Unavailable,
         })
@@ -130,6 +137,8 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
 
 /// Admits a request or refuses it. An admitted caller is in the request's extensions.
 async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
+    let ip = source_ip(request, &state.trusted_proxies);
+    request.extensions_mut().insert(Source(ip));
     let refused_operator = match admit_operator(state, request).await {
         Some(Ok(())) => return Ok(()),
         Some(Err(error)) => Some(error),
@@ -140,8 +149,7 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         Some(error) if error.code == Code::Unauthorized && bearer(request).is_some() => Some(Rule::Operator),
         _ => Rule::of(request.method().as_str(), request.uri().path()),
     };
-    let ip = source_ip(request, &state.trusted_proxies);
-    if let Some(error) = cross_site::refusal(&state.public_url, request) {
+    if let Some(error) = cross_site::refusal(state.origins(), request) {
         return Err(refuse_cross_site(state, request, ip, rule, error).await);
     }
     let user = user(state, request).await.transpose();
@@ -150,8 +158,11 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
         return Err(error.into());
     }
     let client = match user? {
+        Some((_, principal)) if principal.must_enrol() && !serves_enrolment(request.uri().path()) => {
+            return Err(ApiError::new(Code::TwoFactorEnrolment).into());
+        }
         Some((_, principal)) => Some(Client { principal, signing_secret: None }),
-        None if is_client_api(request) => Some(client.ok_or(AccessError::Unknown).map_err(ApiError::from)?),
+        None if is_client_api(request) => Some(client.map_err(ApiError::from)?),
         None => None,
     };
     if rule.is_some() {
@@ -163,23 +174,61 @@ async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether an owner who must enrol in two-factor authentication may use the path.
+fn serves_enrolment(path: &str) -> bool {
+    const PATHS: [&str; 4] = ["/client/api/two-factor", "/auth/logout", "/portal/account/two-factor", "/portal/logout"];
+    PATHS.into_iter().any(|served| is_under(path, served))
+}
+
 fn is_client_api(request: &Request) -> bool {
     is_under(request.uri().path(), "/api/v1")
 }
 
 /// Admits an operator. Returns `None` if the path is not for operators.
 ///
-/// Operators are exempt from blocks and limits that other traffic from their address causes.
+/// Operators are exempt from blocks and limits that other traffic from their address causes. A token takes precedence over
+/// the cookie of a session.
 async fn admit_operator(state: &ApiState, request: &mut Request) -> Option<Result<(), ApiError>> {
     let path = request.uri().path();
-    if !is_under(path, "/admin/v1") && !is_for_auditors(path) {
+    let is_of_session = is_under(path, "/admin/auth") && !is_under(path, "/admin/auth/login");
+    // A login counts against the limits of its address, also if a session exists.
+    let is_login = !request.method().is_safe() && is_under(path, "/console/login");
+    let is_console = is_under(path, "/console") && is_page(path) && !is_login;
+    if !is_of_session && !is_under(path, "/admin/v1") && !is_for_auditors(path) && !is_console {
         return None;
     }
-    let operator = operator(&state.operators, bearer(request)).await;
-    Some(operator.map(|operator| {
-        name(request, operator.actor());
-        request.extensions_mut().insert(operator);
+    let session = cookie(request, CONSOLE_COOKIE).filter(|_| is_console || bearer(request).is_none());
+    let Some(session) = session else {
+        // A page without a session leads to the login.
+        if is_console {
+            return None;
+        }
+        let operator = operator(&state.operators, bearer(request)).await;
+        return Some(operator.map(|operator| {
+            name(request, operator.actor());
+            request.extensions_mut().insert(operator);
+        }));
+    };
+    // The caller refuses a request of another site before it looks at this error.
+    let found = match cross_site::refusal(state.origins(), request) {
+        Some(error) => Err(error),
+        None => match state.console.by_cookie(session).await {
+            Err(AccessError::Unknown | AccessError::InvalidToken) if is_console => return None,
+            found => found.map_err(refused_session),
+        },
+    };
+    Some(found.map(|session| {
+        name(request, session.operator.actor());
+        request.extensions_mut().insert(session.operator);
+        request.extensions_mut().insert(session);
     }))
+}
+
+fn refused_session(error: AccessError) -> ApiError {
+    match error {
+        AccessError::Unavailable => error.into(),
+        _ => ApiError::new(Code::Unauthorized).message("The session is invalid, expired or ended. Sign in again."),
+    }
 }
 
 /// Builds the refusal of a request that another site's page sent. A block takes precedence over `error`. The response shows
@@ -198,14 +247,14 @@ async fn refuse_cross_site(state: &ApiState, request: &Request, ip: IpAddr, rule
     }
 }
 
-/// Checks a request at the gate: block, API key and rate limit. Returns the owner of the API key, if the key is valid.
+/// Checks a request at the gate: block, API key and rate limit. Returns the owner of the API key, or why there is none.
 async fn pass_gate(
     state: &ApiState,
     request: &Request,
     ip: IpAddr,
     user: &Result<Option<(UserId, Principal)>, ApiError>,
     rule: Option<Rule>,
-) -> Result<Option<Client>> {
+) -> Result<Result<Client, AccessError>> {
     let credentials = match user {
         Ok(Some((user_id, principal))) => PresentedCredentials::User { user_id: *user_id, account_id: principal.account_id },
         Ok(None) if is_client_api(request) => presented_key(request),
@@ -221,7 +270,7 @@ async fn pass_gate(
         Verdict::Seen { client, quota } => (client, quota),
     };
     let user = user.as_ref().ok().and_then(Option::as_ref).map(|(_, principal)| principal);
-    if let Some(principal) = user.or(client.as_ref().map(|client| &client.principal)) {
+    if let Some(principal) = user.or(client.as_ref().ok().map(|client| &client.principal)) {
         name(request, principal.actor());
     }
     if let (Some(quota), Some(rule)) = (quota, rule) {
@@ -243,8 +292,9 @@ fn keep_last_known(state: &ApiState, request: &Request, ip: IpAddr, credentials:
 
 /// Reads the raw body and checks the client's signature over it.
 async fn read_body(state: &ApiState, request: &mut Request, client: Option<&Client>) -> Result<()> {
-    // Paths under `/auth` need no credentials.
-    let limit = if is_under(request.uri().path(), "/auth") { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
+    // Paths under `/auth` and the sign-in to the console need no credentials.
+    let is_public = ["/auth", "/admin/auth", "/console/oidc"].iter().any(|public| is_under(request.uri().path(), public));
+    let limit = if is_public { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
     let body = body::read(request.take_body(), limit).await?;
     if let Some(client) = client {
         check_signature(state, request, client, &body)?;
@@ -262,17 +312,33 @@ async fn read_body(state: &ApiState, request: &mut Request, client: Option<&Clie
 async fn user(state: &ApiState, request: &Request) -> Option<Result<(UserId, Principal), ApiError>> {
     let path = request.uri().path();
     let headers = request.headers();
+    if is_under(path, "/portal") {
+        // A page without a session leads to the login.
+        return match portal_user(state, request).await {
+            Err(error) if error.code == Code::InvalidToken => None,
+            principal => Some(principal.and_then(named)),
+        };
+    }
+    let is_read = request.method().is_safe();
+    let has_key = headers.contains_key(&X_API_KEY) || headers.contains_key(&X_API_SECRET);
     let principal = if is_under(path, "/client/api") || is_under(path, "/auth/logout") {
         portal_user(state, request).await
-    } else if is_under(path, "/api/v1") && !headers.contains_key(&X_API_KEY) && !headers.contains_key(&X_API_SECRET) {
+    } else if is_under(path, "/api/v1") && !has_key && bearer(request).is_some() {
         state.sessions.by_access_token(bearer(request)?).await.map_err(ApiError::from)
+    } else if is_under(path, "/api/v1") && !has_key && is_read && cookie(request, PORTAL_COOKIE).is_some() {
+        portal_user(state, request).await
     } else {
         return None;
     };
-    Some(principal.and_then(|principal| match principal.identity {
+    Some(principal.and_then(named))
+}
+
+/// Returns the user that a session belongs to.
+fn named(principal: Principal) -> Result<(UserId, Principal), ApiError> {
+    match principal.identity {
         ClientIdentity::User { id, .. } => Ok((id, principal)),
         ClientIdentity::Credential(_) => Err(AccessError::InvalidToken.into()),
-    }))
+    }
 }
 
 /// Returns a header's value if the header occurs exactly once and is text.
@@ -326,7 +392,7 @@ pub(super) fn refuse_blocked(state: &ApiState, request: &Request, block: Block) 
 fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &[u8]) -> Result<(), ApiError> {
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
     let ClientIdentity::Credential(id) = client.principal.identity else { return Ok(()) };
-    let secret = state.keyring.open_text(SIGNING_SECRET, id, sealed).map_err(ApiError::internal)?;
+    let secret = state.keyring.open_text(SIGNING_SECRET, id.0, sealed).map_err(ApiError::internal)?;
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
     // A header that occurs twice, or is not text, is malformed.
     let header = if is_absent { None } else { Some(only(request, &X_SIGNATURE).unwrap_or_default()) };

@@ -1,5 +1,6 @@
 //! `/api/v1/beneficiaries`: recipients of payouts.
 
+use ledger_events::BeneficiaryId;
 use ledger_events::beneficiary::{self as domain, BeneficiaryKind};
 use ledger_projections::beneficiaries;
 use poem_openapi::param::{Path, Query};
@@ -9,8 +10,10 @@ use serde_json::value::RawValue;
 
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
+use super::limits::Reader as _;
+use super::mirror::mirror;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOwner};
@@ -38,71 +41,41 @@ enum BeneficiaryType {
     MobileWallet,
 }
 
-impl From<BeneficiaryKind> for BeneficiaryType {
-    fn from(kind: BeneficiaryKind) -> Self {
-        match kind {
-            BeneficiaryKind::Bank => Self::Bank,
-            BeneficiaryKind::MobileWallet => Self::MobileWallet,
-        }
-    }
-}
+mirror!(BeneficiaryType, BeneficiaryKind: Bank, MobileWallet);
 
-impl From<BeneficiaryType> for BeneficiaryKind {
-    fn from(kind: BeneficiaryType) -> Self {
-        match kind {
-            BeneficiaryType::Bank => Self::Bank,
-            BeneficiaryType::MobileWallet => Self::MobileWallet,
-        }
+body! {
+    /// A new beneficiary.
+    #[derive(Object, Serialize)]
+    struct AddBeneficiary {
+        /// Name of the person or company that receives the money.
+        name: String = required(line(1..=200)),
+        /// Type of account that receives the money.
+        #[oai(rename = "type")]
+        #[serde(rename = "type")]
+        kind as "type": BeneficiaryType = required(one_of),
+        /// Country of the account, as an ISO 3166-1 alpha-2 code.
+        #[oai(validator(pattern = "^[A-Z]{2}$"))]
+        country: String = required(country),
+        /// Currency of the account, as an ISO 4217 code. Payouts are made from the wallet in this currency. It must have at
+        /// most two decimals.
+        #[oai(validator(pattern = "^[A-Z]{3}$"))]
+        currency: String = required(currency),
+        /// IBAN or account number without spaces, or a telephone number for a mobile wallet. Responses contain its last four
+        /// characters only.
+        #[oai(validator(pattern = "^\\+?[0-9A-Za-z]{5,34}$"))]
+        account_number: String = required(account_number),
+        /// BIC, sort code or name of the mobile wallet's provider, where one is needed.
+        bank_code: Option<String> = optional(line(1..=50)),
     }
-}
-
-/// A new beneficiary.
-#[derive(Object, Serialize)]
-struct AddBeneficiary {
-    /// Name of the person or company that receives the money.
-    #[oai(validator(min_length = 1, max_length = 200))]
-    name: String,
-    /// Type of account that receives the money.
-    #[oai(rename = "type")]
-    #[serde(rename = "type")]
-    kind: BeneficiaryType,
-    /// Country of the account, as an ISO 3166-1 alpha-2 code.
-    #[oai(validator(pattern = "^[A-Z]{2}$"))]
-    country: String,
-    /// Currency of the account, as an ISO 4217 code. Payouts are made from the wallet in this currency. It must have at
-    /// most two decimals.
-    #[oai(validator(pattern = "^[A-Z]{3}$"))]
-    currency: String,
-    /// IBAN or account number without spaces, or a telephone number for a mobile wallet. Responses contain its last four
-    /// characters only.
-    #[oai(validator(pattern = "^\\+?[0-9A-Za-z]{5,34}$"))]
-    account_number: String,
-    /// BIC, sort code or name of the mobile wallet's provider, where one is needed.
-    #[oai(validator(min_length = 1, max_length = 50))]
-    bank_code: Option<String>,
 }
 
 /// Reads an account number of 5 to 34 letters and digits, with an optional leading `+`. An IBAN has at most 34.
 /// With at least 5, the last four do not reveal the whole number.
 fn account_number(value: &RawValue) -> Read<String> {
-    let text = line(1..=35)(value)?;
+    let text = line(1..=35).read(value)?;
     let digits = text.strip_prefix('+').unwrap_or(&text);
     let is_good = (5..=34).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_good { Ok(text) } else { Err("must be 5 to 34 letters and digits, with an optional leading +".into()) }
-}
-
-impl FromFields for AddBeneficiary {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let types = [("BANK", BeneficiaryType::Bank), ("MOBILE_WALLET", BeneficiaryType::MobileWallet)];
-        Self {
-            name: fields.required("name", line(1..=200)),
-            kind: fields.required("type", one_of(&types)),
-            country: fields.required("country", country),
-            currency: fields.required("currency", currency),
-            account_number: fields.required("account_number", account_number),
-            bank_code: fields.optional("bank_code", line(1..=50)),
-        }
-    }
 }
 
 /// Details of a beneficiary that are sealed in the vault and shown to its account. Empty once they are erased.
@@ -144,7 +117,7 @@ impl Beneficiary {
     fn of(beneficiary: domain::Beneficiary, profile: Option<&Secret>) -> Result<Self, serde_json::Error> {
         let profile: Profile = profile.map(|text| serde_json::from_str(text.expose())).transpose()?.unwrap_or_default();
         Ok(Self {
-            id: beneficiary.id,
+            id: beneficiary.id.0,
             name: profile.name,
             kind: beneficiary.kind.into(),
             country: beneficiary.country,
@@ -226,11 +199,11 @@ impl Beneficiaries {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
         let found = beneficiaries::list(pool, shard, caller.0.account_id, rows_of(page)).await?;
-        let wanted: Vec<_> = found.rows.iter().map(|beneficiary| (PROFILE, beneficiary.id)).collect();
+        let wanted: Vec<_> = found.rows.iter().map(|beneficiary| (PROFILE, beneficiary.id.0)).collect();
         let texts = texts::load(pool, &state.keyring, shard, &wanted).await?;
         let total = u64::try_from(found.total).unwrap_or_default();
         let view = |row: domain::Beneficiary| {
-            let profile = texts.get(&(PROFILE, row.id));
+            let profile = texts.get(&(PROFILE, row.id.0));
             Beneficiary::of(row, profile).map_err(ApiError::internal)
         };
         Ok(Listed::page(found.rows.into_iter().map(view).collect::<Result<_, _>>()?, page, total))
@@ -248,7 +221,7 @@ impl Beneficiaries {
         id: Path<i64>,
     ) -> Result<Reply<Beneficiary>, ApiError> {
         let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
-        let found = beneficiaries::find(pool, shard, caller.0.account_id, id.0).await?.ok_or_else(not_found)?;
+        let found = beneficiaries::find(pool, shard, caller.0.account_id, BeneficiaryId(id.0)).await?.ok_or_else(not_found)?;
         let texts = texts::load(pool, &state.keyring, shard, &[(PROFILE, id.0)]).await?;
         Ok(Reply(Beneficiary::of(found, texts.get(&(PROFILE, id.0))).map_err(ApiError::internal)?))
     }
@@ -266,7 +239,7 @@ impl Beneficiaries {
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedBeneficiary>, ApiError> {
         let caller = caller.0;
-        let command = commands::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: id.0 };
+        let command = commands::DeleteBeneficiary { account_id: caller.account_id, beneficiary_id: BeneficiaryId(id.0) };
         state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(DeletedBeneficiary { message: "The beneficiary is deleted.".to_owned(), beneficiary_id: id.0 }))
     }

@@ -64,7 +64,7 @@ pub(super) fn is_json(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(JSON)
 }
 
-impl<T: Type, const LIMIT: usize> Payload for StrictJson<T, LIMIT> {
+impl<T: Type + FromFields, const LIMIT: usize> Payload for StrictJson<T, LIMIT> {
     const CONTENT_TYPE: &'static str = JSON;
 
     fn check_content_type(content_type: &str) -> bool {
@@ -77,6 +77,7 @@ impl<T: Type, const LIMIT: usize> Payload for StrictJson<T, LIMIT> {
 
     fn register(registry: &mut Registry) {
         T::register(registry);
+        fields::describe::<T>(registry);
     }
 }
 
@@ -109,6 +110,7 @@ impl<'a, T: Type + FromFields> ApiExtractor<'a> for OptionalJson<T> {
 
     fn register(registry: &mut Registry) {
         T::register(registry);
+        fields::describe::<T>(registry);
     }
 
     fn request_meta() -> Option<MetaRequest> {

@@ -11,7 +11,8 @@ use crate::access::limits::is_under;
 
 /// Returns whether the responses of a path concern an account or operators.
 pub(super) fn is_private(path: &str) -> bool {
-    ["/api/v1", "/auth", "/client/api", "/admin/v1"].into_iter().any(|prefix| is_under(path, prefix))
+    let prefixes = ["/api/v1", "/auth", "/client/api", "/admin/v1", "/admin/auth", "/portal", "/console"];
+    prefixes.into_iter().any(|prefix| is_under(path, prefix))
 }
 
 /// Forbids caching of a response that concerns an account, unless the response sets its own `Cache-Control`.

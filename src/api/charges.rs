@@ -2,15 +2,17 @@
 
 use chrono::Utc;
 use ledger_database::PgPool;
-use ledger_events::Money as Amount;
 use ledger_events::placement::quote;
-use ledger_projections::{accounts, catalogue, wallets};
+use ledger_events::wallet::Wallet;
+use ledger_events::{Money as Amount, ProductId};
+use ledger_projections::state::load_of_accounts;
+use ledger_projections::{accounts, catalogue};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::body::StrictJson;
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
 use super::orders::MAX_METADATA_BYTES;
 use super::outcome::{respond, unrenderable};
@@ -23,32 +25,20 @@ use crate::access::Principal;
 use crate::ledger::command_result::Charge as Quoted;
 use crate::ledger::{CommandResult, Reply, StoredResponse, commands};
 
-/// An order to price.
-#[derive(Object, Serialize)]
-struct QuoteCharge {
-    /// Product to price, from `GET /api/v1/products`.
-    #[oai(validator(minimum(value = "1")))]
-    product_id: i64,
-    /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
-    /// rounding.
-    denomination: Number,
-    /// Number of units, from 1 to the product's `max_quantity`.
-    #[oai(validator(minimum(value = "1")))]
-    quantity: i32,
-    /// Metadata as in an order, at most 4 KiB of JSON. It does not affect the price and is not stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<JsonObject>,
-}
-
-impl FromFields for QuoteCharge {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let quantity = fields.required("quantity", integer(1..=i64::from(i32::MAX)));
-        Self {
-            product_id: fields.required("product_id", integer(1..=i64::MAX)),
-            denomination: fields.required("denomination", number(2, amounts())),
-            quantity: i32::try_from(quantity).unwrap_or_default(),
-            metadata: fields.optional("metadata", json_object(MAX_METADATA_BYTES)),
-        }
+body! {
+    /// An order to price.
+    #[derive(Object, Serialize)]
+    struct QuoteCharge {
+        /// Product to price, from `GET /api/v1/products`.
+        product_id: i64 = required(integer(1..=i64::MAX)),
+        /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
+        /// rounding.
+        denomination: Number = required(number(2, amounts())),
+        /// Number of units, from 1 to the product's `max_quantity`.
+        quantity: i32 = required(integer(1..=i32::MAX)),
+        /// Metadata as in an order, at most 4 KiB of JSON. It does not affect the price and is not stored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        metadata: Option<JsonObject> = optional(json_object(MAX_METADATA_BYTES)),
     }
 }
 
@@ -83,7 +73,7 @@ fn quoted(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Charge(charge) = answer else { return unrenderable() };
     let price = charge.price;
     let body = render(&Charge {
-        product_id: charge.product_id,
+        product_id: charge.product_id.0,
         denomination: charge.denomination.into(),
         quantity: charge.quantity,
         currency: charge.currency.as_str().to_owned(),
@@ -124,7 +114,8 @@ impl Charges {
             return respond(Reply::Result(Box::new(CommandResult::Charge(charge))), quoted);
         }
         let QuoteCharge { product_id, quantity, .. } = request;
-        let command = commands::QuoteCharge { account_id: caller.account_id, product_id, denomination, quantity };
+        let command =
+            commands::QuoteCharge { account_id: caller.account_id, product_id: ProductId(product_id), denomination, quantity };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, quoted)
     }
@@ -133,8 +124,8 @@ impl Charges {
 /// Prices the order without the writer, because a quote without an idempotency key is not stored.
 async fn read(pool: &PgPool, caller: &Principal, request: &QuoteCharge, denomination: Amount) -> Result<Quoted, ApiError> {
     let (_, account) = accounts::find(pool, caller.account_id).await?.ok_or_else(not_found)?;
-    let product = catalogue::find(pool, request.product_id).await?;
-    let wallets = wallets::load_of_accounts(&mut *pool.acquire().await?, caller.shard_id, &[caller.account_id]).await?;
+    let product = catalogue::find(pool, ProductId(request.product_id)).await?;
+    let wallets = load_of_accounts::<Wallet>(&mut *pool.acquire().await?, caller.shard_id, &[caller.account_id]).await?;
     let wallet_in = |currency| wallets.iter().find(|wallet| wallet.currency == currency);
     let quote = quote(&account, product.as_ref(), wallet_in, denomination, request.quantity)?;
     Ok(Quoted::of(&quote, denomination, request.quantity, Utc::now()))

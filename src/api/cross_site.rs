@@ -1,5 +1,6 @@
 //! Protection from cross-site request forgery. A page of another site can make a visitor's browser send requests to
-//! `/auth` and `/client/api`, which the service's own pages use. They are refused before any rate limit is charged.
+//! `/auth`, `/client/api` and `/admin`, which the service's own pages use, and to the pages themselves. They are refused
+//! before any rate limit is charged.
 //! Otherwise such a page would use up the rate limits of its visitor's address, and six logins would block the address.
 
 use poem::Request;
@@ -7,23 +8,32 @@ use poem::http::{HeaderName, header};
 
 use super::body;
 use super::error::{ApiError, Code};
-use super::principal::PORTAL_COOKIE;
+use super::principal::{CONSOLE_COOKIE, PORTAL_COOKIE};
+use super::state::Origins;
 use super::user_auth::{bearer, cookie};
 use crate::access::limits::is_under;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Returns the error for a request that is refused outright. That is 403 for a request from another site's page. It is
-/// 415 for a login, a refresh or a new API key whose Content-Type is not JSON's.
-pub fn refusal(public_url: &str, request: &Request) -> Option<ApiError> {
+/// 415 for a request under `/auth` or a login of the console with a body, or for a new API key, whose Content-Type is not
+/// JSON's.
+pub fn refusal(own: Origins<'_>, request: &Request) -> Option<ApiError> {
     let path = request.uri().path();
-    if request.method().is_safe() || !(is_under(path, "/auth") || is_under(path, "/client/api")) {
+    let is_of_console = ["/admin", "/console"].into_iter().any(|prefix| is_under(path, prefix));
+    let is_of_portal = ["/auth", "/client/api", "/portal"].into_iter().any(|prefix| is_under(path, prefix));
+    if request.method().is_safe() || !(is_of_console || is_of_portal) {
         return None;
     }
-    let needs_no_token = is_under(path, "/auth/login") || is_under(path, "/auth/refresh");
+    let (public_url, session) = match is_of_console {
+        true => (own.console, CONSOLE_COOKIE),
+        false => (own.portal, PORTAL_COOKIE),
+    };
+    let is_of_login = is_under(path, "/auth") && !is_under(path, "/auth/logout");
+    let needs_no_token = is_of_login || is_under(path, "/admin/auth/login");
     // No page of another site can make a browser send a token.
     let has_token = !needs_no_token && bearer(request).is_some();
-    if !has_token && !is_own(public_url, request) {
+    if !has_token && !is_own(public_url, session, request) {
         return Some(ApiError::new(Code::Forbidden).message("The request comes from a page of another site."));
     }
     // A form, and a `fetch` without CORS, can send any Content-Type but this one.
@@ -35,11 +45,11 @@ pub fn refusal(public_url: &str, request: &Request) -> Option<ApiError> {
 /// Returns whether the request comes from a page of the service or from no page at all. Browsers state the source in
 /// `Sec-Fetch-Site` (but not over plain HTTP) and, on every request that changes something, in `Origin`. `Origin` is
 /// compared with the public URL, not with `Host`. After DNS rebinding, a foreign page has the same `Host` as the service.
-fn is_own(public_url: &str, request: &Request) -> bool {
+fn is_own(public_url: &str, session: &str, request: &Request) -> bool {
     let mut sites = request.headers().get_all(SEC_FETCH_SITE).iter();
     let mut origins = request.headers().get_all(header::ORIGIN).iter().peekable();
     // A browser always sends `Origin` with a cookie that a script's request carries.
-    let is_named = origins.peek().is_some() || cookie(request, PORTAL_COOKIE).is_none();
+    let is_named = origins.peek().is_some() || cookie(request, session).is_none();
     let own = origin(public_url);
     is_named
         && sites.all(|site| site == "same-origin" || site == "none")
@@ -59,7 +69,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        refusal("https://pay.example", &request.finish()).map(|error| error.code)
+        let own = Origins { portal: "https://pay.example", console: "https://console.example" };
+        refusal(own, &request.finish()).map(|error| error.code)
     }
 
     const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
@@ -108,6 +119,20 @@ mod tests {
         assert_eq!(refused("/client/api/api-keys", &[JSON, cookie]), Some(Code::Forbidden));
         assert_eq!(refused("/auth/logout", &[cookie, ("origin", "https://pay.example")]), None);
         assert_eq!(refused("/api/v1/orders", &[("origin", "https://elsewhere.example")]), None);
+    }
+
+    #[test]
+    fn the_console_has_an_origin_of_its_own() {
+        let cookie = ("cookie", "__Host-console=1.ab");
+        for path in ["/admin/auth/logout", "/admin/v1/accounts", "/console/accounts"] {
+            assert_eq!(refused(path, &[cookie, ("origin", "https://console.example")]), None, "{path}");
+            assert_eq!(refused(path, &[cookie, ("origin", "https://pay.example")]), Some(Code::Forbidden), "{path}");
+            assert_eq!(refused(path, &[cookie]), Some(Code::Forbidden), "{path}");
+        }
+        let token = [("authorization", "Bearer x"), ("origin", "https://elsewhere.example")];
+        assert_eq!(refused("/admin/v1/accounts", &token), None, "a page of another site has no token");
+        assert_eq!(refused("/admin/auth/login", &[JSON, ("origin", "https://pay.example")]), Some(Code::Forbidden));
+        assert_eq!(refused("/admin/auth/login", &[("content-type", "text/plain")]), Some(Code::UnsupportedMediaType));
     }
 
     #[test]

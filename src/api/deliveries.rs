@@ -1,7 +1,7 @@
 //! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
-use ledger_events::ShardId;
 use ledger_events::webhook::MAX_ATTEMPTS;
+use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -13,12 +13,11 @@ use super::error::ApiError;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
-use super::principal::{Caller, ClientOperator};
+use super::principal::{Caller, WebhookOperator};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Timestamp};
-use super::state::{State, Tag, listed, not_found, origin, rows_of};
+use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use super::webhooks::Event;
-use crate::access::Principal;
 use crate::ledger::{CommandResult, StoredResponse, commands, reader};
 
 /// Status of a delivery.
@@ -29,14 +28,14 @@ use crate::ledger::{CommandResult, StoredResponse, commands, reader};
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-enum DeliveryStatus {
+pub enum DeliveryStatus {
     Pending,
     Delivered,
     Failed,
 }
 
 impl DeliveryStatus {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Delivered => "delivered",
@@ -57,7 +56,7 @@ impl From<deliveries::DeliveryStatus> for DeliveryStatus {
 
 /// Delivery of one event to one webhook.
 #[derive(Object, Serialize)]
-struct Delivery {
+pub struct Delivery {
     /// Unique identifier of the delivery.
     id: i64,
     /// Unique identifier of the webhook that receives the event.
@@ -94,8 +93,8 @@ impl From<deliveries::Delivery> for Delivery {
     fn from(delivery: deliveries::Delivery) -> Self {
         Self {
             id: delivery.id,
-            webhook_url_id: delivery.webhook_id,
-            order_id: delivery.order_id,
+            webhook_url_id: delivery.webhook_id.0,
+            order_id: delivery.order_id.0,
             event_type: delivery.event_type.into(),
             event_id: delivery.event_id.to_string(),
             payload: delivery.payload.map(JsonObject).unwrap_or_default(),
@@ -112,7 +111,7 @@ impl From<deliveries::Delivery> for Delivery {
 
 /// A delivery with its latest response and its attempts.
 #[derive(Object, Serialize)]
-struct DeliveryDetail {
+pub struct DeliveryDetail {
     #[oai(flatten)]
     #[serde(flatten)]
     delivery: Delivery,
@@ -208,14 +207,63 @@ fn retried(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> 
 }
 
 /// Returns the retries that are accepted but not yet projected. Their deliveries are shown as pending.
-async fn retries_ahead(state: &State<'_>, caller: &Principal) -> Result<Vec<deliveries::Retry>, ApiError> {
-    let found = reader::retries_ahead(state.ledger.pool(), caller.shard_id, caller.account_id).await;
-    found.map_err(ApiError::from)
+async fn retries_ahead(state: &ApiState, shard: ShardId, account: AccountId) -> Result<Vec<deliveries::Retry>, ApiError> {
+    reader::retries_ahead(state.ledger.pool(), shard, account).await.map_err(ApiError::from)
+}
+
+/// Selection of an account's deliveries.
+#[derive(Default)]
+pub struct Selection {
+    pub status: Option<DeliveryStatus>,
+    pub event_type: Option<Event>,
+    pub order_id: Option<i64>,
+    pub webhook_id: Option<i64>,
+}
+
+/// Returns a page of an account's deliveries, newest first.
+pub async fn list_of(
+    state: &ApiState,
+    (shard, account_id): (ShardId, AccountId),
+    selection: Selection,
+    page: Page,
+) -> Result<Listed<Delivery>, ApiError> {
+    let Selection { status, event_type, order_id, webhook_id } = selection;
+    let retries = retries_ahead(state, shard, account_id).await?;
+    let (status, event_type) = (status.map(DeliveryStatus::as_str), event_type.map(Into::into));
+    let filter = DeliveryFilter {
+        account_id,
+        status,
+        event_type,
+        order_id: order_id.map(OrderId),
+        webhook_id: webhook_id.map(WebhookId),
+        retries,
+    };
+    let mut found = deliveries::list(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
+    with_payloads(state, shard, found.rows.iter_mut()).await?;
+    Ok(listed(found, page, Delivery::from))
+}
+
+/// Returns a delivery of an account, with its attempts.
+///
+/// # Errors
+/// 404 if the account has no such delivery.
+pub async fn detail_of(state: &ApiState, (shard, account): (ShardId, AccountId), id: i64) -> Result<DeliveryDetail, ApiError> {
+    let retries = retries_ahead(state, shard, account).await?;
+    let found = deliveries::find(state.ledger.pool(), shard, account, id, &retries).await?;
+    let (mut delivery, attempts) = found.ok_or_else(not_found)?;
+    with_payloads(state, shard, std::iter::once(&mut delivery)).await?;
+    let is_pending = delivery.status == deliveries::DeliveryStatus::Pending;
+    Ok(DeliveryDetail {
+        response_body: delivery.response_body.take(),
+        next_attempt_at: is_pending.then(|| delivery.next_attempt_at.into()),
+        delivery: delivery.into(),
+        attempts: attempts.into_iter().map(Into::into).collect(),
+    })
 }
 
 /// Rebuilds payloads that retention has removed. The fold of the log produces the same bytes.
 async fn with_payloads<'a>(
-    state: &State<'_>,
+    state: &ApiState,
     shard: ShardId,
     deliveries: impl Iterator<Item = &'a mut deliveries::Delivery>,
 ) -> Result<(), ApiError> {
@@ -262,18 +310,14 @@ impl Deliveries {
         webhook_url_id: Query<Option<i64>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let retries = retries_ahead(&state, &caller.0).await?;
-        let filter = DeliveryFilter {
-            account_id: caller.0.account_id,
-            status: status.0.map(DeliveryStatus::as_str),
-            event_type: event_type.0.map(Into::into),
-            order_id: order_id.0,
-            webhook_id: webhook_url_id.0,
-            retries,
+        let (order_id, webhook_id) = (order_id.0.map(OrderId), webhook_url_id.0.map(WebhookId));
+        let selection = Selection {
+            status: status.0,
+            event_type: event_type.0,
+            order_id: order_id.map(|id| id.0),
+            webhook_id: webhook_id.map(|id| id.0),
         };
-        let mut found = deliveries::list(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
-        with_payloads(&state, caller.0.shard_id, found.rows.iter_mut()).await?;
-        Ok(listed(found, page, Delivery::from))
+        list_of(&state, (caller.0.shard_id, caller.0.account_id), selection, page).await
     }
 
     /// Count deliveries
@@ -282,7 +326,7 @@ impl Deliveries {
     #[oai(path = "/webhooks/deliveries/stats", method = "get", operation_id = "count_deliveries")]
     async fn statistics(&self, caller: Caller, state: State<'_>) -> Result<Reply<DeliveryStatistics>, ApiError> {
         let caller = caller.0;
-        let retries = retries_ahead(&state, &caller).await?;
+        let retries = retries_ahead(&state, caller.shard_id, caller.account_id).await?;
         let counts = deliveries::statistics(state.ledger.pool(), caller.shard_id, caller.account_id, &retries).await?;
         Ok(Reply(counts.into()))
     }
@@ -298,18 +342,7 @@ impl Deliveries {
         /// Unique identifier of the delivery.
         id: Path<i64>,
     ) -> Result<Reply<DeliveryDetail>, ApiError> {
-        let caller = caller.0;
-        let retries = retries_ahead(&state, &caller).await?;
-        let found = deliveries::find(state.ledger.pool(), caller.shard_id, caller.account_id, id.0, &retries).await?;
-        let (mut delivery, attempts) = found.ok_or_else(not_found)?;
-        with_payloads(&state, caller.shard_id, std::iter::once(&mut delivery)).await?;
-        let is_pending = delivery.status == deliveries::DeliveryStatus::Pending;
-        Ok(Reply(DeliveryDetail {
-            response_body: delivery.response_body.take(),
-            next_attempt_at: is_pending.then(|| delivery.next_attempt_at.into()),
-            delivery: delivery.into(),
-            attempts: attempts.into_iter().map(Into::into).collect(),
-        }))
+        Ok(Reply(detail_of(&state, (caller.0.shard_id, caller.0.account_id), id.0).await?))
     }
 
     /// Retry a delivery
@@ -319,7 +352,7 @@ impl Deliveries {
     #[oai(path = "/webhooks/deliveries/:id/retry", method = "post", operation_id = "retry_delivery")]
     async fn retry(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique identifier of the delivery.
         id: Path<i64>,

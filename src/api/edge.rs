@@ -118,12 +118,9 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
 impl<E> EdgeEndpoint<E> {
     /// Converts an error of an endpoint, poem or poem-openapi into a response in the error envelope.
     fn refusal(&self, error: Error, wire: &Uri) -> Response {
-        let ours = error.is_from_response() || error.is::<ApiError>() || error.is::<RateLimited>();
-        if ours {
-            return error.into_response();
-        }
-        let mut response = Error::from(envelope(&error)).into_response();
-        if error.is::<MethodNotAllowedError>()
+        let is_wrong_method = error.is::<MethodNotAllowedError>();
+        let mut response = enveloped(error);
+        if is_wrong_method
             && let Some(allow) = self.methods.of(wire.path())
             && let Ok(allow) = HeaderValue::from_str(&allow)
         {
@@ -131,6 +128,12 @@ impl<E> EdgeEndpoint<E> {
         }
         response
     }
+}
+
+/// Converts an error into a response in the error envelope.
+pub(super) fn enveloped(error: Error) -> Response {
+    let ours = error.is_from_response() || error.is::<ApiError>() || error.is::<RateLimited>();
+    if ours { error.into_response() } else { Error::from(envelope(&error)).into_response() }
 }
 
 /// Translates poem's errors into the API's. No client sees the text of a parser.
@@ -229,6 +232,10 @@ fn route_class(path: &str) -> &'static str {
         ("/auth", "sessions"),
         ("/client/api", "portal"),
         ("/admin/v1", "operator"),
+        ("/admin/auth", "console"),
+        ("/portal", "portal pages"),
+        ("/console", "console pages"),
+        ("/assets", "assets"),
         ("/log", "log"),
         ("/healthz", "probe"),
         ("/readyz", "probe"),

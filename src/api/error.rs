@@ -50,7 +50,9 @@ codes! {
     /// The bytes received are not an HTTP/1.1 request. The server closes the connection after the response.
     MalformedRequest = 400 "E_MALFORMED_REQUEST" "The request is not valid HTTP/1.1.";
     Unauthorized = 401 "E_UNAUTHORIZED" "The API key or its secret is missing or wrong.";
+    ApiKeyExpired = 401 "E_API_KEY_EXPIRED" "The API key has expired.";
     InvalidCredentials = 401 "E_INVALID_CREDENTIALS" "The email or the password is wrong.";
+    TwoFactorRequired = 401 "E_TWO_FACTOR_REQUIRED" "A code of the second factor is required.";
     InvalidToken = 401 "E_INVALID_TOKEN" "The token is invalid, expired or revoked.";
     HmacSignatureRequired = 401 "E_HMAC_SIGNATURE_REQUIRED" "hmac signature required";
     HmacTimestampExpired = 401 "E_HMAC_TIMESTAMP_EXPIRED" "request timestamp expired";
@@ -58,7 +60,11 @@ codes! {
     HmacHeaderInvalid = 401 "E_HMAC_HEADER_INVALID" "invalid signature header format";
     InsufficientBalance = 402 "E_INSUFFICIENT_BALANCE" "The wallet's balance is too low.";
     Forbidden = 403 "E_FORBIDDEN" "The caller is not allowed to perform this operation.";
+    InsufficientScope = 403 "E_INSUFFICIENT_SCOPE" "The API key does not have the scope that the operation requires.";
+    NetworkNotAllowed = 403 "E_NETWORK_NOT_ALLOWED" "The API key may not be used from this address.";
     AccountSuspended = 403 "E_ACCOUNT_SUSPENDED" "The account is suspended: it can read data but cannot change anything.";
+    /// The account requires two-factor authentication of its owners. Until the owner has enrolled, nothing else is possible.
+    TwoFactorEnrolment = 403 "E_TWO_FACTOR_ENROLMENT" "The account requires two-factor authentication of owners: set it up first.";
     NotFound = 404 "E_NOT_FOUND" "The resource was not found.";
     MethodNotAllowed = 405 "E_METHOD_NOT_ALLOWED" "The resource does not support this method.";
     PayloadTooLarge = 413 "E_PAYLOAD_TOO_LARGE" "The request body is too large.";
@@ -113,10 +119,12 @@ impl Code {
     const fn challenge(self) -> Option<&'static str> {
         match self {
             Code::Unauthorized => Some(r#"ApiKey realm="rewards-ledger", Bearer realm="rewards-ledger""#),
-            Code::HmacSignatureRequired | Code::HmacTimestampExpired | Code::HmacSignatureInvalid | Code::HmacHeaderInvalid => {
-                Some(r#"ApiKey realm="rewards-ledger""#)
-            }
-            Code::InvalidCredentials | Code::InvalidToken => Some(r#"Bearer realm="rewards-ledger""#),
+            Code::ApiKeyExpired
+            | Code::HmacSignatureRequired
+            | Code::HmacTimestampExpired
+            | Code::HmacSignatureInvalid
+            | Code::HmacHeaderInvalid => Some(r#"ApiKey realm="rewards-ledger""#),
+            Code::InvalidCredentials | Code::TwoFactorRequired | Code::InvalidToken => Some(r#"Bearer realm="rewards-ledger""#),
             _ => None,
         }
     }
@@ -154,6 +162,11 @@ impl ApiError {
     /// Creates a 400 `E_VALIDATION_FAILURE` for one field or parameter.
     pub fn invalid(field: impl Into<String>, what: impl Into<String>) -> Self {
         Self::new(Code::ValidationFailure).field(field, what)
+    }
+
+    /// Creates a 409 `E_CONFLICT` with this message.
+    pub fn conflict(message: &'static str) -> Self {
+        Self::new(Code::Conflict).message(message)
     }
 
     /// Creates a 500 `E_INTERNAL`. It logs the cause here, once, and does not show it to the client.

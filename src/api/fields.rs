@@ -3,12 +3,15 @@
 
 use std::borrow::Cow;
 
+use poem_openapi::registry::Registry;
+use poem_openapi::types::Type;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::{ApiError, Code};
-use super::problems::{Problems, Read};
+use super::limits::{Limits, Reader};
+use super::problems::Problems;
 
 /// Maximum nesting depth of arrays and objects.
 const MAX_DEPTH: usize = 32;
@@ -29,6 +32,26 @@ const MAX_DEPTH: usize = 32;
 pub trait FromFields: Sized {
     fn from_fields(fields: &mut Fields<'_>) -> Self;
 }
+
+/// Declares a body: a struct, and the reader of each field, which also gives the document its limits. `as` names a field
+/// whose name in JSON differs. `check` names a function that records problems between fields.
+macro_rules! body {
+    ($(#[$($meta:tt)*])* $visible:vis struct $body:ident {
+        $($(#[$($note:tt)*])* $public:vis $field:ident $(as $name:literal)?: $type:ty = $read:ident($reader:expr),)*
+    } $(check $check:path)?) => {
+        $(#[$($meta)*])*
+        $visible struct $body { $($(#[$($note)*])* $public $field: $type,)* }
+
+        impl $crate::api::fields::FromFields for $body {
+            fn from_fields(fields: &mut $crate::api::fields::Fields<'_>) -> Self {
+                let body = Self { $($field: fields.$read([$($name,)? stringify!($field)][0], $reader),)* };
+                $($check(&body, fields);)?
+                body
+            }
+        }
+    };
+}
+pub(crate) use body;
 
 /// Parses a whole request body.
 ///
@@ -61,12 +84,23 @@ pub fn parse<T: FromFields>(body: &[u8]) -> Result<T, ApiError> {
     }
 }
 
+/// Adds the limits of the readers to the schema of a body, so that they are declared once. Reads an empty object.
+pub fn describe<T: FromFields + Type>(registry: &mut Registry) {
+    let mut fields = Fields { limits: Some(vec![]), ..Fields::new(Entries(vec![])) };
+    _ = T::from_fields(&mut fields);
+    for (field, limits) in fields.limits.unwrap_or_default() {
+        limits.describe(registry, &T::name(), &field);
+    }
+}
+
 /// The fields of one object, each read at most once.
 #[derive(Debug)]
 pub struct Fields<'a> {
     /// Names and values in the order of the text. A value is `None` once it has been read.
     entries: Vec<(Cow<'a, str>, Option<&'a RawValue>)>,
     problems: Problems,
+    /// Limits of the fields that are read, if they are to be described.
+    limits: Option<Vec<(String, Limits)>>,
 }
 
 impl<'a> Fields<'a> {
@@ -76,14 +110,14 @@ impl<'a> Fields<'a> {
             problems.add(name, "is given more than once");
         }
         let entries = entries.0.into_iter().map(|(name, value)| (name, Some(value)));
-        Self { entries: entries.collect(), problems }
+        Self { entries: entries.collect(), problems, limits: None }
     }
 
     /// Reads a field that must be present and not null.
     pub fn required<T, F>(&mut self, name: &str, reader: F) -> T
     where
         T: Default,
-        F: FnOnce(&RawValue) -> Read<T>,
+        F: Reader<T>,
     {
         match self.nullable(name, reader) {
             Some(Some(value)) => value,
@@ -97,23 +131,26 @@ impl<'a> Fields<'a> {
     /// Reads a field that may be absent. Null counts as absent.
     pub fn optional<T, F>(&mut self, name: &str, reader: F) -> Option<T>
     where
-        F: FnOnce(&RawValue) -> Read<T>,
+        F: Reader<T>,
     {
         self.nullable(name, reader).flatten()
     }
 
-    /// Reads a field that may be absent (`None`) or null (`Some(None)`), where the two differ: in a PUT, null clears the
-    /// field and an absent field keeps its value.
+    /// Reads a field that may be absent (`None`) or null (`Some(None)`), where the two differ. In a PUT, null clears the
+    /// field, and an absent field keeps its value.
     pub fn nullable<T, F>(&mut self, name: &str, reader: F) -> Option<Option<T>>
     where
-        F: FnOnce(&RawValue) -> Read<T>,
+        F: Reader<T>,
     {
+        if let Some(limits) = &mut self.limits {
+            limits.push((name.to_owned(), reader.limits()));
+        }
         let entry = self.entries.iter_mut().find(|(entry, value)| entry == name && value.is_some());
         let value = entry?.1.take()?;
         if value.get() == "null" {
             return Some(None);
         }
-        match reader(value) {
+        match reader.read(value) {
             Ok(value) => Some(Some(value)),
             Err(problems) => {
                 self.problems.extend(problems.under(name));
@@ -122,9 +159,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns whether the object has no fields, known or unknown.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Records a problem if the object has no fields, known or unknown.
+    pub fn require_any(&mut self) {
+        if self.entries.is_empty() {
+            self.problem("body", "must contain at least one field");
+        }
     }
 
     /// Records that a required field is missing, unless another problem with it is recorded already.

@@ -39,7 +39,7 @@ impl IdempotencyKey {
         let Some(key) = &self.0 else { return Ok(None) };
         // No part can contain the newline that separates it from the next, so different keys never hash the same text.
         let key_hash = Sha256::new()
-            .chain(caller.account_id.to_be_bytes())
+            .chain(caller.account_id.0.to_be_bytes())
             .chain(b"\nPOST\n")
             .chain(path)
             .chain(b"\n")

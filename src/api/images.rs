@@ -45,7 +45,7 @@ impl Plural for ProductImage {
 impl ProductImage {
     fn of(state: &ApiState, id: ProductId, image: &Image) -> Self {
         Self {
-            product_id: id,
+            product_id: id.0,
             image_url: state.image_url(id, image),
             content_type: image.set.content_type.as_str().to_owned(),
             updated_at: image.updated_at.into(),
@@ -54,9 +54,21 @@ impl ProductImage {
 }
 
 /// The bytes of an image, with the type detected from the bytes. `nosniff` keeps browsers from guessing another one.
-struct Picture {
+pub struct Picture {
     content_type: ImageType,
     bytes: Vec<u8>,
+}
+
+impl Picture {
+    /// Loads the bytes of an image.
+    ///
+    /// # Errors
+    /// 500 if they are missing.
+    pub async fn load(state: &ApiState, id: ProductId, image: &Image) -> Result<Picture, ApiError> {
+        let bytes = images::load(state.ledger.pool(), id, &image.set.sha256).await?;
+        let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the image of product {} are missing", id.0)))?;
+        Ok(Picture { content_type: image.set.content_type, bytes })
+    }
 }
 
 impl IntoResponse for Picture {
@@ -131,8 +143,9 @@ impl Images {
         /// Unique identifier of the product.
         id: Path<i64>,
     ) -> Result<Reply<ProductImage>, ApiError> {
-        let image = find(&state, id.0).await?;
-        Ok(Reply(ProductImage::of(&state, id.0, &image)))
+        let id = ProductId(id.0);
+        let image = find(&state, id).await?;
+        Ok(Reply(ProductImage::of(&state, id, &image)))
     }
 
     /// Download an image
@@ -151,7 +164,8 @@ impl Images {
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
     ) -> Result<Conditional<Picture>, ApiError> {
-        let image = find(&state, id.0).await?;
+        let id = ProductId(id.0);
+        let image = find(&state, id).await?;
         if image.version() != version.0 {
             return Err(not_found());
         }
@@ -159,8 +173,6 @@ impl Images {
         if known.has(&etag) {
             return Ok(Conditional::not_modified(etag, FOR_EVER));
         }
-        let bytes = images::load(state.ledger.pool(), id.0, &image.set.sha256).await?;
-        let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the image of product {} are missing", id.0)))?;
-        Ok(Conditional::modified(etag, FOR_EVER, Picture { content_type: image.set.content_type, bytes }))
+        Ok(Conditional::modified(etag, FOR_EVER, Picture::load(&state, id, &image).await?))
     }
 }

@@ -1,8 +1,8 @@
 //! `/api/v1/orders`: placing, listing, retrieving and cancelling orders.
 
 use chrono::{DateTime, Utc};
-use ledger_events::ShardId;
 use ledger_events::order::{self, OrderStatus as Status};
+use ledger_events::{OrderId, ProductId, ShardId};
 use ledger_projections::orders::{self, OrderFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::body::{OptionalJson, StrictJson};
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
+use super::mirror::mirror;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
@@ -29,50 +30,31 @@ use crate::secrets::seal::Secret;
 /// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
 
-/// An order to place. The service prices it and debits the wallet in the product's currency.
-#[derive(Object, Serialize)]
-pub struct PlaceOrder {
-    /// Product to order, from `GET /api/v1/products`.
-    #[oai(validator(minimum(value = "1")))]
-    product_id: i64,
-    /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
-    /// rounding.
-    denomination: Number,
-    /// Number of units, from 1 to the product's `max_quantity`.
-    #[oai(validator(minimum(value = "1")))]
-    quantity: i32,
-    /// Your own reference for the order, unique within the account forever. Repeating the same request returns the existing
-    /// order with status 200. A different request with the same reference fails with 409 `E_DUPLICATE_REFERENCE`.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    client_reference: Option<String>,
-    /// Additional data of your own to store with the order, as a JSON object of at most 4 KiB. The order returns it.
-    metadata: Option<JsonObject>,
-}
-
-impl FromFields for PlaceOrder {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let quantity = fields.required("quantity", integer(1..=i64::from(i32::MAX)));
-        Self {
-            product_id: fields.required("product_id", integer(1..=i64::MAX)),
-            denomination: fields.required("denomination", number(2, amounts())),
-            quantity: i32::try_from(quantity).unwrap_or_default(),
-            client_reference: fields.optional("client_reference", line(1..=100)),
-            metadata: fields.optional("metadata", json_object(MAX_METADATA_BYTES)),
-        }
+body! {
+    /// An order to place. The service prices it and debits the wallet in the product's currency.
+    #[derive(Object, Serialize)]
+    pub struct PlaceOrder {
+        /// Product to order, from `GET /api/v1/products`.
+        product_id: i64 = required(integer(1..=i64::MAX)),
+        /// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
+        /// rounding.
+        denomination: Number = required(number(2, amounts())),
+        /// Number of units, from 1 to the product's `max_quantity`.
+        quantity: i32 = required(integer(1..=i32::MAX)),
+        /// Your own reference for the order, unique within the account forever. Repeating the same request returns the existing
+        /// order with status 200. A different request with the same reference fails with 409 `E_DUPLICATE_REFERENCE`.
+        client_reference: Option<String> = optional(line(1..=100)),
+        /// Additional data of your own to store with the order, as a JSON object of at most 4 KiB. The order returns it.
+        metadata: Option<JsonObject> = optional(json_object(MAX_METADATA_BYTES)),
     }
 }
 
-/// Optional details of a cancellation.
-#[derive(Object, Serialize)]
-pub struct CancelOrder {
-    /// Reason for the cancellation. The order shows it as `cancel_reason`.
-    #[oai(validator(min_length = 1, max_length = 500))]
-    pub reason: Option<String>,
-}
-
-impl FromFields for CancelOrder {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { reason: fields.optional("reason", text(1..=500)) }
+body! {
+    /// Optional details of a cancellation.
+    #[derive(Object, Serialize)]
+    pub struct CancelOrder {
+        /// Reason for the cancellation. The order shows it as `cancel_reason`.
+        pub reason: Option<String> = optional(text(1..=500)),
     }
 }
 
@@ -99,29 +81,7 @@ pub enum OrderStatus {
     Cancelled,
 }
 
-impl From<Status> for OrderStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Pending => Self::Pending,
-            Status::Delayed => Self::Delayed,
-            Status::PartiallyDelivered => Self::PartiallyDelivered,
-            Status::Delivered => Self::Delivered,
-            Status::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<OrderStatus> for Status {
-    fn from(status: OrderStatus) -> Self {
-        match status {
-            OrderStatus::Pending => Self::Pending,
-            OrderStatus::Delayed => Self::Delayed,
-            OrderStatus::PartiallyDelivered => Self::PartiallyDelivered,
-            OrderStatus::Delivered => Self::Delivered,
-            OrderStatus::Cancelled => Self::Cancelled,
-        }
-    }
-}
+mirror!(OrderStatus, Status: Pending, Delayed, PartiallyDelivered, Delivered, Cancelled);
 
 /// An order for units of one product, priced and debited from a wallet when it is placed.
 #[derive(Object, Serialize)]
@@ -212,12 +172,12 @@ impl Order {
                 .collect(),
         };
         Self {
-            id: order.id,
+            id: order.id.0,
             reference_code: placed.reference_code,
             client_reference: placed.client_reference,
             status: order.status.into(),
             sub_status: order.sub_status.to_owned(),
-            product_id: placed.product_id,
+            product_id: placed.product_id.0,
             product_name: placed.product_name,
             currency: placed.currency.as_str().to_owned(),
             denomination: placed.denomination.into(),
@@ -227,7 +187,7 @@ impl Order {
             discount_amount: placed.discount_amount.into(),
             amount: placed.amount.into(),
             refunded_amount: order.refunded_amount.into(),
-            transaction_id: placed.transaction_id,
+            transaction_id: placed.transaction_id.0,
             delivered_quantity: order.delivered_quantity,
             delivered_on: order.delivered_on.map(Into::into),
             cancelled_on: order.cancelled_on.map(Into::into),
@@ -245,7 +205,7 @@ impl Order {
 
     /// Builds an order, taking its metadata and cancel reason from the texts of a whole page.
     pub fn with_texts(order: order::Order, texts: &Texts) -> Self {
-        let (metadata, reason) = (texts.get(&(METADATA, order.id)), texts.get(&(CANCEL_REASON, order.id)));
+        let (metadata, reason) = (texts.get(&(METADATA, order.id.0)), texts.get(&(CANCEL_REASON, order.id.0)));
         Self::of(order, metadata, reason)
     }
 }
@@ -254,8 +214,8 @@ impl Order {
 pub async fn texts_of(state: &ApiState, shard: ShardId, orders: &[order::Order]) -> Result<Texts, ApiError> {
     let mut wanted = Vec::new();
     for order in orders {
-        wanted.extend(order.placed.metadata_hash.is_some().then_some((METADATA, order.id)));
-        wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id)));
+        wanted.extend(order.placed.metadata_hash.is_some().then_some((METADATA, order.id.0)));
+        wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id.0)));
     }
     Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
 }
@@ -299,7 +259,7 @@ impl Orders {
         let idempotency = key.of(&caller, "/api/v1/orders", &request, placed)?;
         let command = Command::PlaceOrder(commands::PlaceOrder {
             account_id: caller.account_id,
-            product_id: request.product_id,
+            product_id: ProductId(request.product_id),
             denomination: money("denomination", request.denomination.0)?,
             quantity: request.quantity,
             client_reference: request.client_reference,
@@ -339,7 +299,7 @@ impl Orders {
         let filter = OrderFilter {
             account_id: Some(caller.0.account_id),
             status: status.0.map(Into::into),
-            product_id: product_id.0,
+            product_id: product_id.0.map(ProductId),
             reference_code: reference_code.0,
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
@@ -364,7 +324,7 @@ impl Orders {
         id: Path<i64>,
     ) -> Result<Reply<Order>, ApiError> {
         let shard = caller.0.shard_id;
-        let found = orders::find(state.ledger.pool(), shard, id.0, Some(caller.0.account_id)).await?;
+        let found = orders::find(state.ledger.pool(), shard, OrderId(id.0), Some(caller.0.account_id)).await?;
         let order = found.ok_or_else(not_found)?;
         let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
         Ok(Reply(Order::with_texts(order, &texts)))
@@ -390,7 +350,7 @@ impl Orders {
         let path = format!("/api/v1/orders/{}/cancel", id.0);
         let idempotency = key.of(&caller, &path, &request, cancelled)?;
         let reason = request.reason.map(Secret::new);
-        let command = commands::CancelOrder { account_id: Some(caller.account_id), order_id: id.0, reason };
+        let command = commands::CancelOrder { account_id: Some(caller.account_id), order_id: OrderId(id.0), reason };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, cancelled)
     }

@@ -64,6 +64,10 @@ impl From<Rejection> for ApiError {
             Rejection::NotFound => Code::NotFound,
             Rejection::AccountSuspended => Code::AccountSuspended,
             Rejection::CredentialRevoked => Code::Unauthorized,
+            Rejection::SecondOperatorRequired => {
+                return ApiError::new(Code::Forbidden).message("You requested this. Another operator must decide it.");
+            }
+            Rejection::CredentialExpired => Code::ApiKeyExpired,
             Rejection::UserRemoved => Code::InvalidToken,
             Rejection::SecretNotVisible => return secret_not_visible(),
             Rejection::ProductUnavailable => Code::ProductUnavailable,
@@ -168,6 +172,7 @@ mod tests {
         let invalid = Rejection::InvalidField { field: "credential_id", problem: "is unknown" };
         for (error, status, code) in [
             (WriteError::Rejected(Rejection::CredentialRevoked), 401, "E_UNAUTHORIZED"),
+            (WriteError::Rejected(Rejection::CredentialExpired), 401, "E_API_KEY_EXPIRED"),
             (WriteError::Rejected(Rejection::InsufficientBalance), 402, "E_INSUFFICIENT_BALANCE"),
             (WriteError::Rejected(Rejection::NotFound), 404, "E_NOT_FOUND"),
             (WriteError::Rejected(Rejection::Conflict("it is taken")), 409, "E_CONFLICT"),

@@ -1,8 +1,8 @@
 //! `/api/v1/payouts`: payments from a wallet to a beneficiary.
 
 use chrono::{DateTime, Utc};
-use ledger_events::ShardId;
 use ledger_events::payout::{self, PayoutStatus as Status};
+use ledger_events::{BeneficiaryId, PayoutId, ShardId, WalletId};
 use ledger_projections::payouts::{self, PayoutFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
+use super::mirror::mirror;
 use super::outcome::{respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOwner};
@@ -25,32 +26,20 @@ use crate::ledger::texts::{self, FAILURE_REASON, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::Secret;
 
-/// A payout to request. The wallet is debited at once; an operator sends the money.
-#[derive(Object, Serialize)]
-struct RequestPayout {
-    /// Beneficiary that receives the money.
-    #[oai(validator(minimum(value = "1")))]
-    beneficiary_id: i64,
-    /// Wallet to pay from. It must be in the beneficiary's currency.
-    #[oai(validator(minimum(value = "1")))]
-    wallet_id: i64,
-    /// Amount to pay, greater than `0.00`.
-    amount: Money,
-    /// Your own reference for the payout, unique within the account forever. Repeating the same request returns the
-    /// existing payout with status 200. A different request with the same reference fails with 409
-    /// `E_DUPLICATE_REFERENCE`.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    client_reference: Option<String>,
-}
-
-impl FromFields for RequestPayout {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            beneficiary_id: fields.required("beneficiary_id", integer(1..=i64::MAX)),
-            wallet_id: fields.required("wallet_id", integer(1..=i64::MAX)),
-            amount: fields.required("amount", money(amounts())),
-            client_reference: fields.optional("client_reference", line(1..=100)),
-        }
+body! {
+    /// A payout to request. The wallet is debited at once; an operator sends the money.
+    #[derive(Object, Serialize)]
+    struct RequestPayout {
+        /// Beneficiary that receives the money.
+        beneficiary_id: i64 = required(integer(1..=i64::MAX)),
+        /// Wallet to pay from. It must be in the beneficiary's currency.
+        wallet_id: i64 = required(integer(1..=i64::MAX)),
+        /// Amount to pay, greater than `0.00`.
+        amount: Money = required(money(amounts())),
+        /// Your own reference for the payout, unique within the account forever. Repeating the same request returns the
+        /// existing payout with status 200. A different request with the same reference fails with 409
+        /// `E_DUPLICATE_REFERENCE`.
+        client_reference: Option<String> = optional(line(1..=100)),
     }
 }
 
@@ -74,27 +63,7 @@ pub enum PayoutStatus {
     Cancelled,
 }
 
-impl From<Status> for PayoutStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Pending => Self::Pending,
-            Status::Paid => Self::Paid,
-            Status::Failed => Self::Failed,
-            Status::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<PayoutStatus> for Status {
-    fn from(status: PayoutStatus) -> Self {
-        match status {
-            PayoutStatus::Pending => Self::Pending,
-            PayoutStatus::Paid => Self::Paid,
-            PayoutStatus::Failed => Self::Failed,
-            PayoutStatus::Cancelled => Self::Cancelled,
-        }
-    }
-}
+mirror!(PayoutStatus, Status: Pending, Paid, Failed, Cancelled);
 
 /// A payment from a wallet to a beneficiary.
 #[derive(Object, Serialize)]
@@ -129,9 +98,9 @@ impl Payout {
     pub fn of(payout: payout::Payout, failure_reason: Option<&Secret>) -> Self {
         let requested = payout.requested;
         Self {
-            id: payout.id,
-            beneficiary_id: requested.beneficiary_id,
-            wallet_id: requested.wallet_id,
+            id: payout.id.0,
+            beneficiary_id: requested.beneficiary_id.0,
+            wallet_id: requested.wallet_id.0,
             amount: requested.amount.into(),
             currency: requested.currency.as_str().to_owned(),
             client_reference: requested.client_reference,
@@ -144,7 +113,7 @@ impl Payout {
 
     /// Builds a payout, taking its failure reason from the texts of a whole page.
     pub fn with_texts(payout: payout::Payout, texts: &Texts) -> Self {
-        let reason = texts.get(&(FAILURE_REASON, payout.id));
+        let reason = texts.get(&(FAILURE_REASON, payout.id.0));
         Self::of(payout, reason)
     }
 }
@@ -152,7 +121,7 @@ impl Payout {
 /// Loads the failure reasons of one shard's payouts, in one query. Without failed payouts there is no query.
 pub async fn texts_of(state: &ApiState, shard: ShardId, payouts: &[payout::Payout]) -> Result<Texts, ApiError> {
     let failed = payouts.iter().filter(|payout| payout.status == Status::Failed);
-    let wanted: Vec<_> = failed.map(|payout| (FAILURE_REASON, payout.id)).collect();
+    let wanted: Vec<_> = failed.map(|payout| (FAILURE_REASON, payout.id.0)).collect();
     Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
 }
 
@@ -195,8 +164,8 @@ impl Payouts {
         let idempotency = key.of(&caller, "/api/v1/payouts", &request, requested)?;
         let command = Command::RequestPayout(commands::RequestPayout {
             account_id: caller.account_id,
-            beneficiary_id: request.beneficiary_id,
-            wallet_id: request.wallet_id,
+            beneficiary_id: BeneficiaryId(request.beneficiary_id),
+            wallet_id: WalletId(request.wallet_id),
             amount: state::money("amount", request.amount.0)?,
             client_reference: request.client_reference,
         });
@@ -234,8 +203,8 @@ impl Payouts {
         let filter = PayoutFilter {
             account_id: Some(caller.0.account_id),
             status: status.0.map(Into::into),
-            beneficiary_id: beneficiary_id.0,
-            wallet_id: wallet_id.0,
+            beneficiary_id: beneficiary_id.0.map(BeneficiaryId),
+            wallet_id: wallet_id.0.map(WalletId),
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
@@ -258,7 +227,7 @@ impl Payouts {
         id: Path<i64>,
     ) -> Result<Reply<Payout>, ApiError> {
         let shard = caller.0.shard_id;
-        let found = payouts::find(state.ledger.pool(), shard, caller.0.account_id, id.0).await?;
+        let found = payouts::find(state.ledger.pool(), shard, caller.0.account_id, PayoutId(id.0)).await?;
         let payout = found.ok_or_else(not_found)?;
         let texts = texts_of(&state, shard, std::slice::from_ref(&payout)).await?;
         Ok(Reply(Payout::with_texts(payout, &texts)))
@@ -282,7 +251,7 @@ impl Payouts {
     ) -> Result<Stored<Data<Payout>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/payouts/{}/cancel", id.0), &(), cancelled)?;
-        let command = commands::CancelPayout { account_id: caller.account_id, payout_id: id.0 };
+        let command = commands::CancelPayout { account_id: caller.account_id, payout_id: PayoutId(id.0) };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, cancelled)
     }

@@ -1,13 +1,16 @@
 //! `/client/api/api-keys`: management of an account's API keys by its users.
 
-use ledger_events::account;
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{CredentialId, account};
 use ledger_projections::accounts;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::body::{NoFields, StrictJson};
-use super::credentials::{self, IssueCredential, IssuedCredential};
+use super::credentials::{self, IssueCredential, IssuedCredential, KeyScope};
 use super::error::ApiError;
 use super::outcome::{answered, unexpected};
 use super::page::Page;
@@ -15,6 +18,7 @@ use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, origin, rows_of};
+use crate::access::last_used;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
 
@@ -31,6 +35,14 @@ struct ApiKey {
     hmac_required: bool,
     /// Whether the API key is revoked. Requests with a revoked key are refused.
     is_revoked: bool,
+    /// Operations that the API key may use; null means all.
+    scopes: Option<Vec<KeyScope>>,
+    /// Time from which on requests with the API key are refused; null means never.
+    expires_at: Option<Timestamp>,
+    /// Networks that requests with the API key may come from; null means any.
+    allowed_networks: Option<Vec<String>>,
+    /// Time of the last request with the API key, exact to about a minute; null if there was none yet.
+    last_used_at: Option<Timestamp>,
     /// Time at which the API key was created.
     created_at: Timestamp,
 }
@@ -39,14 +51,20 @@ impl Plural for ApiKey {
     const PLURAL: &'static str = "api_keys";
 }
 
-impl From<account::Credential> for ApiKey {
-    fn from(credential: account::Credential) -> Self {
+impl ApiKey {
+    fn of(credential: account::Credential, last_used: &HashMap<CredentialId, DateTime<Utc>>) -> Self {
+        let restrictions = credential.restrictions;
+        let networks: Vec<String> = restrictions.allowed_networks.iter().map(ToString::to_string).collect();
         Self {
-            id: credential.id,
+            id: credential.id.0,
             name: credential.name,
             key_prefix: credential.key_prefix,
             hmac_required: credential.hmac_required,
             is_revoked: credential.is_revoked,
+            scopes: restrictions.scopes.map(|scopes| scopes.iter().map(KeyScope::from).collect()),
+            expires_at: restrictions.expires_at.map(Into::into),
+            allowed_networks: (!networks.is_empty()).then_some(networks),
+            last_used_at: last_used.get(&credential.id).copied().map(Into::into),
             created_at: credential.created_at.into(),
         }
     }
@@ -82,13 +100,17 @@ impl Portal {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<ApiKey>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let found = accounts::list_credentials(state.ledger.pool(), caller.0.account_id, rows_of(page)).await?;
-        Ok(listed(found, page, ApiKey::from))
+        let pool = state.ledger.pool();
+        let found = accounts::list_credentials(pool, caller.0.account_id, rows_of(page)).await?;
+        let ids: Vec<CredentialId> = found.rows.iter().map(|credential| credential.id).collect();
+        let last_used = last_used(pool, &ids).await?;
+        Ok(listed(found, page, |credential| ApiKey::of(credential, &last_used)))
     }
 
     /// Create an API key
     ///
-    /// Creates an API key for the account. Key and secret are shown only in this response. Requires the role owner.
+    /// Creates an API key for the account. Key and secret are shown only in this response. `scopes`, `expires_at` and
+    /// `allowed_networks` restrict the key; they cannot be changed later. Requires the role owner.
     #[oai(path = "/api-keys", method = "post", operation_id = "create_api_key")]
     async fn create(
         &self,
@@ -113,9 +135,11 @@ impl Portal {
         _no_fields: NoFields,
     ) -> Result<Reply<ApiKey>, ApiError> {
         let caller = caller.0;
-        let command = commands::RevokeCredential { account_id: caller.account_id, credential_id: id.0 };
+        let command = commands::RevokeCredential { account_id: caller.account_id, credential_id: CredentialId(id.0) };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        Ok(Reply(answered!(answer, CommandResult::Credential(credential) => credential)?.into()))
+        let revoked = answered!(answer, CommandResult::Credential(credential) => credential)?;
+        let last_used = last_used(state.ledger.pool(), &[revoked.id]).await?;
+        Ok(Reply(ApiKey::of(revoked, &last_used)))
     }
 
     /// Rotate a signing secret
@@ -133,13 +157,13 @@ impl Portal {
     ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
         let caller = caller.0;
         let (account_id, new_secret) = (caller.account_id, random_secret());
-        let command = commands::RotateSigningSecret { account_id, credential_id: id.0, new_secret };
+        let command = commands::RotateSigningSecret { account_id, credential_id: CredentialId(id.0), new_secret };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         let (credential, secret) =
             answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
         let secret = secret.ok_or_else(unexpected)?;
         Ok(NoStore(Reply(RotatedSecret {
-            credential_id: credential.id,
+            credential_id: credential.id.0,
             signing_secret: secret.expose().to_owned(),
             rotated_at: credential.updated_at.into(),
         })))

@@ -5,15 +5,18 @@
 //!
 //! | First argument | Callers |
 //! |---|---|
-//! | `Caller` | any client: an API key, or a user of any role |
-//! | `Caller<ClientOperator>` | an API key, or a user with the role operator or owner |
-//! | `Caller<ClientOwner>` | an API key, or a user with the role owner |
-//! | `Caller<PortalUser>`, `Caller<PortalOwner>` | a user, by portal cookie or access token |
-//! | `Caller<Operator>` | an operator of the service, of any role |
+//! | `Caller` | any client: an API key with the scope `read`, or a user of any role |
+//! | `Caller<ClientOperator>` | an API key with the scope `orders`, or a user with the role operator or owner |
+//! | `Caller<WebhookOperator>` | an API key with the scope `webhooks`, or a user with the role operator or owner |
+//! | `Caller<ClientOwner>` | an API key with the scope `payouts`, or a user with the role owner |
+//! | `Caller<PortalUser>`, `Caller<PortalOperator>`, `Caller<PortalOwner>` | a user of at least that role, by portal cookie or access token |
+//! | `Caller<Operator>` | an operator of the service, of any role, by token or console cookie |
 //! | `Caller<Auditor>`, `Caller<Finance>`, `Caller<Admin>` | an operator of that role, or an admin |
+//! | `Caller<ConsoleSession>` | an operator's user, by console cookie |
 
 use std::ops::Deref;
 
+use ledger_events::restrictions::Scope;
 use ledger_events::user::UserRole;
 use poem::{Request, RequestBody};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
@@ -21,7 +24,7 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::error::{ApiError, Code};
 use super::queries::UnknownParameters;
-use crate::access::{ClientIdentity, Operator, Principal, Role};
+use crate::access::{ClientIdentity, ConsoleSession, Operator, Principal, Role};
 
 /// An authentication scheme, as the document shows it.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +41,7 @@ pub enum Scheme {
 pub const API_KEY: &str = "ApiKey";
 pub const API_SECRET: &str = "ApiSecret";
 pub const PORTAL_SESSION: &str = "PortalSession";
+pub const CONSOLE_SESSION: &str = "ConsoleSession";
 
 /// An identity that authentication stores in the request's extensions. Handlers get a clone.
 pub trait Identity: Clone + Send + Sync + 'static {
@@ -57,6 +61,8 @@ pub trait Identity: Clone + Send + Sync + 'static {
 
 /// Name of the cookie of a portal session.
 pub const PORTAL_COOKIE: &str = "__Host-portal";
+/// Name of the cookie of a console session.
+pub const CONSOLE_COOKIE: &str = "__Host-console";
 
 const ACCESS_TOKEN: Scheme =
     Scheme::Bearer("AccessToken", "An access token from `POST /auth/login`. It is valid for 15 minutes.");
@@ -80,13 +86,33 @@ const PORTAL: &[Scheme] = &[
 impl Identity for Principal {
     const SCHEMES: &'static [Scheme] = CLIENT;
     const ABSENT: Code = Code::Unauthorized;
+
+    fn of(request: &Request) -> Result<Self, ApiError> {
+        let principal = request.extensions().get::<Self>().copied().ok_or_else(|| ApiError::new(Self::ABSENT))?;
+        require_scope(principal, Scope::Read)
+    }
 }
 
-/// A client that may place and cancel orders, read voucher codes and manage webhooks.
+/// Refuses an API key without the scope that an operation requires.
+fn require_scope(principal: Principal, scope: Scope) -> Result<Principal, ApiError> {
+    match principal.has(scope) {
+        true => Ok(principal),
+        false => {
+            let message = format!("The API key does not have the scope `{}`, which the operation requires.", scope.as_str());
+            Err(ApiError::new(Code::InsufficientScope).message(message))
+        }
+    }
+}
+
+/// A client that may place and cancel orders, and read voucher codes.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOperator(pub Principal);
 
-/// A client that may also manage payouts and beneficiaries.
+/// A client that may manage webhooks and repeat deliveries.
+#[derive(Debug, Clone, Copy)]
+pub struct WebhookOperator(pub Principal);
+
+/// A client that may manage payouts and beneficiaries.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOwner(pub Principal);
 
@@ -94,12 +120,16 @@ pub struct ClientOwner(pub Principal);
 #[derive(Debug, Clone, Copy)]
 pub struct PortalUser(pub Principal);
 
+/// A user of the portal who may change the account's settings.
+#[derive(Debug, Clone, Copy)]
+pub struct PortalOperator(pub Principal);
+
 /// A user of the portal who may manage API keys.
 #[derive(Debug, Clone, Copy)]
 pub struct PortalOwner(pub Principal);
 
 macro_rules! user_role {
-    ($identity:ident, $role:expr, $schemes:expr, $absent:expr, $is_known:pat) => {
+    ($identity:ident, $role:expr, $scope:expr, $schemes:expr, $absent:expr, $is_known:pat) => {
         impl Identity for $identity {
             const SCHEMES: &'static [Scheme] = $schemes;
             const ABSENT: Code = $absent;
@@ -107,7 +137,10 @@ macro_rules! user_role {
             fn of(request: &Request) -> Result<Self, ApiError> {
                 let principal = request.extensions().get::<Principal>().filter(|p| matches!(p.identity, $is_known));
                 let principal = principal.copied().ok_or_else(|| ApiError::new(Self::ABSENT))?;
-                if principal.may($role) { Ok(Self(principal)) } else { Err(ApiError::new(Code::Forbidden)) }
+                if !principal.may($role) {
+                    return Err(ApiError::new(Code::Forbidden));
+                }
+                require_scope(principal, $scope).map(Self)
             }
         }
 
@@ -121,17 +154,36 @@ macro_rules! user_role {
     };
 }
 
-user_role!(ClientOperator, UserRole::Operator, CLIENT, Code::Unauthorized, _);
-user_role!(ClientOwner, UserRole::Owner, CLIENT, Code::Unauthorized, _);
-user_role!(PortalUser, UserRole::Viewer, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
-user_role!(PortalOwner, UserRole::Owner, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
+user_role!(ClientOperator, UserRole::Operator, Scope::Orders, CLIENT, Code::Unauthorized, _);
+user_role!(WebhookOperator, UserRole::Operator, Scope::Webhooks, CLIENT, Code::Unauthorized, _);
+user_role!(ClientOwner, UserRole::Owner, Scope::Payouts, CLIENT, Code::Unauthorized, _);
+user_role!(PortalUser, UserRole::Viewer, Scope::Read, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
+user_role!(PortalOperator, UserRole::Operator, Scope::Read, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
+user_role!(PortalOwner, UserRole::Owner, Scope::Read, PORTAL, Code::InvalidToken, ClientIdentity::User { .. });
 
-const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "The token of an operator of the service.")];
+const CONSOLE: Scheme = Scheme::Cookie(
+    CONSOLE_SESSION,
+    CONSOLE_COOKIE,
+    "The cookie that `POST /admin/auth/login` sets. Requests that change something also need the header `Origin`.",
+);
+
+const OPERATOR: &[Scheme] = &[Scheme::Bearer("OperatorToken", "The token of an operator of the service."), CONSOLE];
 
 /// Any operator. It may read.
 impl Identity for Operator {
     const SCHEMES: &'static [Scheme] = OPERATOR;
     const ABSENT: Code = Code::Unauthorized;
+}
+
+/// An operator's user, with the session of the console.
+impl Identity for ConsoleSession {
+    const SCHEMES: &'static [Scheme] = &[CONSOLE];
+    const ABSENT: Code = Code::Unauthorized;
+
+    fn of(request: &Request) -> Result<Self, ApiError> {
+        let session = request.extensions().get::<Self>().copied();
+        session.ok_or_else(|| ApiError::new(Self::ABSENT).message("The operation requires a session of the console."))
+    }
 }
 
 /// An operator who may change everything.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::browser_headers;
 use super::error::{ApiError, Code};
 use super::reply::{NoStore, Reply};
-use super::state::{State, Tag};
+use super::state::{ApiState, State, Tag};
 use crate::heartbeat::Pulse;
 use crate::ledger::backlog;
 use crate::ledger::connect::within;
@@ -53,7 +53,7 @@ struct Readiness {
 
 /// State of one background loop of a node.
 #[derive(Object, Serialize)]
-struct LoopState {
+pub struct LoopState {
     /// Name of the loop, as in the metric `ledger_loop_heartbeat_age_seconds`.
     name: String,
     /// Seconds since the loop's latest round began; 0 while it waits for work.
@@ -93,6 +93,24 @@ impl ApiResponse for OpenMetrics {
     fn register(_: &mut Registry) {}
 }
 
+/// Returns the reason why this node cannot serve requests, if there is one.
+pub async fn obstacle(state: &ApiState, pulses: &[Pulse]) -> Option<String> {
+    if let Some(Pulse { name, age, .. }) = pulses.iter().find(|pulse| pulse.serves_requests && pulse.is_stalled()) {
+        return Some(format!("The loop \"{name}\" of this node has stalled for {} seconds.", age.as_secs()));
+    }
+    match within(ANSWERED, check_schema(state.ledger.pool())).await {
+        Ok(()) if state.keyring.current().is_none() => {
+            Some("This node does not have the ledger's current master key.".to_owned())
+        }
+        Ok(()) => None,
+        Err(SchemaError::Database(error)) => {
+            tracing::warn!(%error, "node is not ready: database does not answer");
+            Some("The database does not answer.".to_owned())
+        }
+        Err(reason) => Some(reason.to_string()),
+    }
+}
+
 pub struct Probes;
 
 #[OpenApi(tag = "Tag::Probes")]
@@ -118,23 +136,12 @@ impl Probes {
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Readiness>>, ApiError> {
         let pulses = state.ledger.heartbeats().pulses();
-        if let Some(Pulse { name, age, .. }) = pulses.iter().find(|pulse| pulse.serves_requests && pulse.is_stalled()) {
-            let reason = format!("The loop \"{name}\" of this node has stalled for {} seconds.", age.as_secs());
-            return Err(ApiError::new(Code::Unavailable).message(reason));
-        }
-        match within(ANSWERED, check_schema(state.ledger.pool())).await {
-            Ok(()) if state.keyring.current().is_none() => {
-                Err(ApiError::new(Code::Unavailable).message("This node does not have the ledger's current master key."))
-            }
-            Ok(()) => {
+        match obstacle(&state, &pulses).await {
+            Some(reason) => Err(ApiError::new(Code::Unavailable).message(reason)),
+            None => {
                 let loops = pulses.into_iter().map(LoopState::from).collect();
                 Ok(NoStore(Reply(Readiness { status: ProbeStatus::Ready, loops })))
             }
-            Err(SchemaError::Database(error)) => {
-                tracing::warn!(%error, "node is not ready: database does not answer");
-                Err(ApiError::new(Code::Unavailable).message("The database does not answer."))
-            }
-            Err(reason) => Err(ApiError::new(Code::Unavailable).message(reason.to_string())),
         }
     }
 

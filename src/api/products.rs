@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use ledger_database::PgPool;
 use ledger_events::account::Discounts;
 use ledger_events::catalogue::{self as domain, Denominations};
-use ledger_events::{AccountId, Percent};
+use ledger_events::{AccountId, CategoryId, Percent, ProductId};
 use ledger_projections::accounts;
 use ledger_projections::catalogue::{self, ProductFilter};
 use poem_openapi::param::{Path, Query};
@@ -17,6 +17,9 @@ use super::principal::Caller;
 use super::reply::{Listed, Plural, Reply};
 use super::scalars::{Money, Text, Timestamp};
 use super::state::{ApiState, State, Tag, listed, not_found, rows_of, time};
+
+/// Largest number of products that a list can be limited to.
+const MOST_IDS: usize = 1_000;
 
 /// Kind of face values that a product has.
 ///
@@ -86,10 +89,10 @@ impl Product {
             Denominations::Range { min, max } => (DenominationType::Range, vec![], Some(min.into()), Some(max.into())),
         };
         Self {
-            id: product.id,
+            id: product.id.0,
             name: details.name,
             brand: details.brand,
-            category_id: details.category_id,
+            category_id: details.category_id.map(|id| id.0),
             country: details.country,
             currency: details.currency.as_str().to_owned(),
             denomination_type,
@@ -131,6 +134,17 @@ pub fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> 
     })
 }
 
+/// Reads a list of IDs.
+///
+/// # Errors
+/// 400 if it has no or too many entries, or one that is not an ID.
+fn ids(text: Option<&str>) -> Result<Option<Vec<ProductId>>, ApiError> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let ids = text.split(',').map(|id| id.trim().parse::<ProductId>().ok()).collect::<Option<Vec<_>>>();
+    let ids = ids.filter(|ids| ids.len() <= MOST_IDS);
+    ids.map(Some).ok_or_else(|| ApiError::invalid("ids", format!("must be at most {MOST_IDS} IDs, separated by commas")))
+}
+
 pub struct Products;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Products")]
@@ -152,6 +166,8 @@ impl Products {
         limit: Query<Option<i64>>,
         /// Alias of `limit`. If both are given, `limit` takes precedence.
         per_page: Query<Option<i64>>,
+        /// Only the products with these IDs, separated by commas: at most 1,000.
+        ids: Query<Option<String>>,
         /// Only products in this category.
         category_id: Query<Option<i64>>,
         /// Only products of this country, as an ISO 3166-1 alpha-2 code.
@@ -165,9 +181,10 @@ impl Products {
     ) -> Result<Listed<Product>, ApiError> {
         let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
+            ids: self::ids(ids.0.as_deref())?,
             // A client that keeps a copy must also learn of deactivated products.
             is_active: updated_since.0.is_none().then_some(true),
-            category_id: category_id.0,
+            category_id: category_id.0.map(CategoryId),
             country: country.0,
             currency: currency.0,
             search: search.0,
@@ -192,8 +209,22 @@ impl Products {
         id: Path<i64>,
     ) -> Result<Reply<Product>, ApiError> {
         let pool = state.ledger.pool();
-        let found = catalogue::find(pool, id.0).await?.filter(|product| product.details.is_active);
+        let found = catalogue::find(pool, ProductId(id.0)).await?.filter(|product| product.details.is_active);
         let product = found.ok_or_else(not_found)?;
         Ok(Reply(Product::for_caller(&state, product, &discounts(pool, caller.0.account_id).await?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_ids_is_bounded() {
+        assert_eq!((ids(None), ids(Some("3, 5"))), (Ok(None), Ok(Some(vec![ProductId(3), ProductId(5)]))));
+        let too_many = vec!["1"; MOST_IDS + 1].join(",");
+        for wrong in ["3,", "a", too_many.as_str()] {
+            assert!(ids(Some(wrong)).is_err(), "{wrong}");
+        }
     }
 }

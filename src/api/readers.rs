@@ -1,30 +1,47 @@
-//! Readers that parse one JSON value each, for [`Fields`]. Each one defines the accepted values and the error messages for
-//! all others.
+//! Readers that parse one JSON value each, for [`Fields`]. Each one defines the accepted values, their limits in the
+//! published document, and the error messages for all others.
 
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use poem_openapi::registry::{MetaSchema, Registry};
+use poem_openapi::types::{ParseFromParameter, Type};
 use rust_decimal::Decimal;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::fields::{Entries, Fields, FromFields};
+use super::fields::{Entries, Fields, FromFields, describe};
+use super::limits::{Limited, Limits, Reader};
 use super::problems::{Problems, Read};
 use super::scalars::{JsonObject, Money, Number};
 
 /// Reads an integer within the range. `1.0` and `1e3` are not integers.
-pub fn integer(range: RangeInclusive<i64>) -> impl FnOnce(&RawValue) -> Read<i64> {
-    move |value| {
+pub fn integer<T>(range: RangeInclusive<T>) -> Limited<impl FnOnce(&RawValue) -> Read<T>>
+where
+    T: Copy + Into<i64> + TryFrom<i64>,
+{
+    let (least, most): (i64, i64) = ((*range.start()).into(), (*range.end()).into());
+    let maximum = i32::try_from(most).ok().filter(|most| *most < i32::MAX);
+    let limits = Limits { minimum: i32::try_from(least).ok(), maximum, ..Limits::default() };
+    let read = move |value: &RawValue| -> Read<T> {
         let text = value.get();
         if !is_number(text) || text.contains(['.', 'e', 'E']) {
             return Err("must be an integer".into());
         }
         // A number that does not fit 64 bits is out of range like any other.
-        match text.parse() {
-            Ok(number) if range.contains(&number) => Ok(number),
-            _ if *range.end() == i64::MAX => Err(format!("must be at least {}", range.start()).into()),
-            _ => Err(format!("must be between {} and {}", range.start(), range.end()).into()),
-        }
-    }
+        let number =
+            text.parse().ok().filter(|number| (least..=most).contains(number)).and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| match most == i64::MAX {
+            true => format!("must be at least {least}").into(),
+            false => format!("must be between {least} and {most}").into(),
+        })
+    };
+    Limited { read, limits }
+}
+
+/// Reads an id that the document states no limit of.
+pub fn id(value: &RawValue) -> Read<i64> {
+    integer(1..=i64::MAX).read(value)
 }
 
 /// Reads a JSON number within the range that has at most `decimals` decimals as written.
@@ -52,19 +69,18 @@ pub fn money(range: RangeInclusive<Decimal>) -> impl FnOnce(&RawValue) -> Read<M
 }
 
 /// Reads text whose number of characters is within `length`. NUL is not allowed.
-pub fn text(length: RangeInclusive<usize>) -> impl FnOnce(&RawValue) -> Read<String> {
-    move |value| bounded(string(value)?, &length)
+pub fn text(length: RangeInclusive<usize>) -> Limited<impl FnOnce(&RawValue) -> Read<String>> {
+    let (min_length, max_length) = (Some(*length.start()).filter(|least| *least > 0), Some(*length.end()));
+    let read = move |value: &RawValue| bounded(string(value)?, &length);
+    Limited { read, limits: Limits { min_length, max_length, ..Limits::default() } }
 }
 
 /// Reads one line of text whose number of characters is within `length`. Control characters are not allowed.
-pub fn line(length: RangeInclusive<usize>) -> impl FnOnce(&RawValue) -> Read<String> {
-    move |value| {
-        let text = bounded(string(value)?, &length)?;
-        match text.chars().any(char::is_control) {
-            true => Err("must not contain control characters".into()),
-            false => Ok(text),
-        }
-    }
+pub fn line(length: RangeInclusive<usize>) -> Limited<impl FnOnce(&RawValue) -> Read<String>> {
+    text(length).and(|text: String| match text.chars().any(char::is_control) {
+        true => Err("must not contain control characters".into()),
+        false => Ok(text),
+    })
 }
 
 pub fn boolean(value: &RawValue) -> Read<bool> {
@@ -75,24 +91,27 @@ pub fn boolean(value: &RawValue) -> Read<bool> {
     }
 }
 
-/// Reads one of the given strings and returns its value.
-pub fn one_of<T: Copy>(options: &[(&str, T)]) -> impl FnOnce(&RawValue) -> Read<T> {
-    move |value| {
-        let text = string(value)?;
-        let option = options.iter().find(|(name, _)| *name == text);
-        option.map(|(_, meaning)| *meaning).ok_or_else(|| {
-            let names: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-            format!("must be one of {}", names.join(", ")).into()
-        })
-    }
+/// Reads a value of an enum by the name that the document publishes.
+pub fn one_of<T: ParseFromParameter>(value: &RawValue) -> Read<T> {
+    let text = string(value)?;
+    T::parse_from_parameter(&text).map_err(|_| {
+        let mut registry = Registry::new();
+        T::register(&mut registry);
+        let published = registry.schemas.remove(&*T::name()).unwrap_or(MetaSchema::ANY).enum_items;
+        let names: Vec<&str> = published.iter().filter_map(Value::as_str).collect();
+        format!("must be one of {}", names.join(", ")).into()
+    })
 }
 
-/// Reads a list whose number of entries is within `length`. `reader` makes the reader of each entry.
-pub fn list<T, F>(length: RangeInclusive<usize>, reader: impl Fn() -> F) -> impl FnOnce(&RawValue) -> Read<Vec<T>>
-where
-    F: FnOnce(&RawValue) -> Read<T>,
-{
-    move |value| {
+/// Reads a list whose number of entries is within `length`. `reader` makes the reader of each entry. The document states
+/// the smallest number of entries, and the limits of entries that are objects.
+pub fn list<T, R: Reader<T>>(
+    length: RangeInclusive<usize>,
+    reader: impl Fn() -> R,
+) -> Limited<impl FnOnce(&RawValue) -> Read<Vec<T>>> {
+    let min_items = Some(*length.start()).filter(|least| *least > 0);
+    let limits = Limits { min_items, nested: reader().limits().nested, ..Limits::default() };
+    let read = move |value: &RawValue| -> Read<Vec<T>> {
         let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|_| Problems::from("must be a list"))?;
         let count = values.len();
         if !length.contains(&count) {
@@ -102,7 +121,7 @@ where
         let mut read = Vec::with_capacity(count);
         let mut problems = Problems::default();
         for (index, value) in values.into_iter().enumerate() {
-            match reader()(value) {
+            match reader().read(value) {
                 Ok(value) => read.push(value),
                 Err(found) => problems.extend(found.under(&format!("[{index}]"))),
             }
@@ -111,16 +130,20 @@ where
             }
         }
         if problems.is_empty() { Ok(read) } else { Err(problems) }
-    }
+    };
+    Limited { read, limits }
 }
 
 /// Reads a nested object, alone or in a [`list`].
-pub fn object<T: FromFields>(value: &RawValue) -> Read<T> {
-    let entries: Entries<'_> = serde_json::from_str(value.get()).map_err(|_| Problems::from("must be an object"))?;
-    let mut fields = Fields::new(entries);
-    let read = T::from_fields(&mut fields);
-    let problems = fields.finish();
-    if problems.is_empty() { Ok(read) } else { Err(problems.under(".")) }
+pub fn object<T: FromFields + Type>() -> Limited<impl FnOnce(&RawValue) -> Read<T>> {
+    let read = |value: &RawValue| -> Read<T> {
+        let entries: Entries<'_> = serde_json::from_str(value.get()).map_err(|_| Problems::from("must be an object"))?;
+        let mut fields = Fields::new(entries);
+        let read = T::from_fields(&mut fields);
+        let problems = fields.finish();
+        if problems.is_empty() { Ok(read) } else { Err(problems.under(".")) }
+    };
+    Limited { read, limits: Limits { nested: Some(describe::<T>), ..Limits::default() } }
 }
 
 /// Reads any JSON object whose canonical form has at most `max_bytes` bytes.
@@ -152,10 +175,10 @@ pub fn date(value: &RawValue) -> Read<NaiveDate> {
 }
 
 /// Reads an RFC 3339 time with any offset.
-pub fn date_time(value: &RawValue) -> Read<DateTime<Utc>> {
+pub fn date_time<T: From<DateTime<Utc>>>(value: &RawValue) -> Read<T> {
     let text = string(value).ok();
     let time = text.and_then(|text| DateTime::parse_from_rfc3339(&text).ok());
-    time.map(|time| time.with_timezone(&Utc)).ok_or_else(|| "must be a time such as 2026-01-31T12:00:00Z".into())
+    time.map(|time| time.with_timezone(&Utc).into()).ok_or_else(|| "must be a time such as 2026-01-31T12:00:00Z".into())
 }
 
 /// Reads a string. NUL is not allowed, because Postgres cannot store it. Lone surrogates are not valid Unicode.

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::conditional::{Conditional, ETag, IfNoneMatch};
 use super::error::ApiError;
+use super::limits::Reader as _;
 use super::principal::Caller;
 use super::problems::Read;
 use super::readers::line;
@@ -68,7 +69,7 @@ impl Plural for Category {
 
 impl From<domain::Category> for Category {
     fn from(category: domain::Category) -> Self {
-        Self { id: category.id, name: category.name, parent_id: category.parent_id }
+        Self { id: category.id.0, name: category.name, parent_id: category.parent_id.map(|id| id.0) }
     }
 }
 
@@ -109,14 +110,14 @@ fn decimals(code: &str) -> Option<u16> {
 
 /// Reads an ISO 3166-1 alpha-2 code.
 pub fn country(value: &RawValue) -> Read<String> {
-    let text = line(2..=2)(value)?;
+    let text = line(2..=2).read(value)?;
     let is_known = COUNTRIES.binary_search_by(|country| country.code.cmp(&text)).is_ok();
     if is_known { Ok(text) } else { Err("must be an ISO 3166-1 code of two capital letters".into()) }
 }
 
 /// Reads the ISO 4217 code of a currency with at most two decimals, withdrawn currencies included. Returns it as text.
 pub fn currency(value: &RawValue) -> Read<String> {
-    let text = line(3..=3)(value)?;
+    let text = line(3..=3).read(value)?;
     text.parse::<ledger_events::Currency>()?;
     if decimals(&text).is_some() { Ok(text) } else { Err("must be an ISO 4217 code of three capital letters".into()) }
 }

@@ -44,6 +44,10 @@ pub struct Reply<T>(pub T);
 #[derive(Debug)]
 pub struct Created<T>(pub T);
 
+/// A 202 with `data`: a resource that something else must happen to first.
+#[derive(Debug)]
+pub struct Accepted<T>(pub T);
+
 /// A resource with a name for lists of it: the field `data.<plural>`.
 pub trait Plural: Type + Serialize {
     const PLURAL: &'static str;
@@ -126,6 +130,12 @@ impl<T: Serialize + Send> IntoResponse for Reply<T> {
 impl<T: Serialize + Send> IntoResponse for Created<T> {
     fn into_response(self) -> Response {
         rendered(StatusCode::CREATED, &self.0)
+    }
+}
+
+impl<T: Serialize + Send> IntoResponse for Accepted<T> {
+    fn into_response(self) -> Response {
+        rendered(StatusCode::ACCEPTED, &self.0)
     }
 }
 
@@ -232,7 +242,11 @@ wrapper_schema!(
 
 fn documented<B: Type>(status: u16, headers: Vec<MetaHeader>) -> MetaResponse {
     MetaResponse {
-        description: if status == 201 { "Created" } else { "OK" },
+        description: match status {
+            201 => "Created",
+            202 => "Accepted",
+            _ => "OK",
+        },
         status: Some(status),
         status_range: None,
         content: vec![MetaMediaType { content_type: JSON, schema: B::schema_ref() }],
@@ -253,6 +267,16 @@ impl<T: Type> ApiResponse for Reply<T> {
 impl<T: Type> ApiResponse for Created<T> {
     fn meta() -> MetaResponses {
         MetaResponses { responses: vec![documented::<Data<T>>(201, vec![])] }
+    }
+
+    fn register(registry: &mut Registry) {
+        Data::<T>::register(registry);
+    }
+}
+
+impl<T: Type> ApiResponse for Accepted<T> {
+    fn meta() -> MetaResponses {
+        MetaResponses { responses: vec![documented::<Data<T>>(202, vec![])] }
     }
 
     fn register(registry: &mut Registry) {

@@ -1,12 +1,13 @@
 //! `/api/v1/sandbox`: operations that only a sandbox has. A node without `--sandbox` does not serve them.
 
+use ledger_events::WalletId;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::body::StrictJson;
 use super::error::ApiError;
-use super::fields::{Fields, FromFields};
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{respond, unrenderable};
 use super::principal::{Caller, ClientOperator};
@@ -17,16 +18,12 @@ use super::state::{self, State, Tag, amounts, origin};
 use super::transactions::Transaction;
 use crate::ledger::{CommandResult, StoredResponse, commands};
 
-/// Test money to add to a wallet.
-#[derive(Object, Serialize)]
-struct FundOwnWallet {
-    /// Amount to add, greater than `0.00`.
-    amount: Money,
-}
-
-impl FromFields for FundOwnWallet {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { amount: fields.required("amount", money(amounts())) }
+body! {
+    /// Test money to add to a wallet.
+    #[derive(Object, Serialize)]
+    struct FundOwnWallet {
+        /// Amount to add, greater than `0.00`.
+        amount: Money = required(money(amounts())),
     }
 }
 
@@ -60,7 +57,7 @@ impl Sandbox {
         let idempotency = key.of(&caller, &path, &request, funded)?;
         let command = commands::FundWallet {
             account_id: Some(caller.account_id),
-            wallet_id: id.0,
+            wallet_id: WalletId(id.0),
             amount: state::money("amount", request.amount.0)?,
             // A funding reference can be used only once, so each one is unique.
             reference: format!("SANDBOX-{}", uuid::Uuid::now_v7()),

@@ -10,39 +10,25 @@ use serde_json::{Value, json};
 use super::allow::Methods;
 use super::auth::Admission;
 use super::edge::{Edge, refuse_nul};
+use super::inner::Inner;
+use super::notices::Notices;
+use super::operator_sessions::OperatorSessions;
+use super::operator_two_factor::OperatorTwoFactor;
+use super::outbox::Outbox;
+use super::pages::{ErrorPages, Pages, WithPages};
 use super::portal::Portal;
 use super::queries::KnownQueries;
+use super::recovery::Recovery;
+use super::security::Security;
 use super::sessions::Sessions;
 use super::state::ApiState;
 use super::surface::Surface;
+use super::team::Team;
 use super::{
-    beneficiaries, charges, deliveries, document, guides, images, log, operator, orders, payouts, probes, products, reference,
-    sandbox, statements, transactions, vouchers, wallets, webhooks,
+    beneficiaries, charges, deliveries, document, events, guides, history, images, log, open_id, operator, orders, payouts,
+    probes, products, reference, sandbox, statements, statistics, transactions, vouchers, wallets, webhooks,
 };
 use crate::access::limits::Rule;
-
-type ClientApi = (
-    orders::Orders,
-    charges::Charges,
-    vouchers::VoucherCodes,
-    products::Products,
-    images::Images,
-    reference::Reference,
-    wallets::Wallets,
-    statements::Statements,
-    transactions::Transactions,
-    beneficiaries::Beneficiaries,
-    payouts::Payouts,
-    webhooks::Webhooks,
-    deliveries::Deliveries,
-);
-
-type OperatorApi = (
-    (operator::Accounts, operator::Users, operator::Credentials, operator::IpBlocks),
-    (operator::Wallets, operator::Statements, operator::Payouts, operator::Reconciliation, operator::BankStatements),
-    (operator::Catalogue, operator::Images, operator::Stock),
-    (operator::Orders, operator::Histories, operator::Receipts, operator::Events, operator::Replays),
-);
 
 const CLIENT_TITLE: &str = "Rewards Ledger: client API";
 
@@ -78,7 +64,7 @@ Some errors can occur for any request and are not listed with the operations:
 
 ## Polling
 
-To follow an order, register a webhook. If you poll instead, wait at least 10 seconds between two requests for the same \
+To follow an order, register a webhook, or pull events with `GET /api/v1/events?wait=30`. If you poll instead, wait at least 10 seconds between two requests for the same \
 order, or 60 seconds while it is `DELAYED`.";
 
 const OPERATOR_TEXT: &str =
@@ -86,10 +72,11 @@ const OPERATOR_TEXT: &str =
 
 ## Authentication
 
-Every request sends `Authorization: Bearer <operator token>`. The token's role determines the permissions:
+A program sends `Authorization: Bearer <operator token>` with every request. A person signs in with \
+`POST /admin/auth/login` and sends the cookie of the session. The role of the token or person determines the permissions:
 
 - An admin can do everything.
-- Finance can read, and fund and adjust wallets.
+- Finance can read, fund and adjust wallets, settle payouts, and decide approvals.
 - An auditor can read, including the entries of the transparency log.
 
 Every change is recorded as an event in the log. The probes need no token, so do not expose them to the public.
@@ -109,11 +96,11 @@ Some errors can occur for any request and are not listed with the operations:
 - 414 `E_URI_TOO_LONG`: the request line is longer than 16 KiB.
 - 431 `E_HEADERS_TOO_LARGE`: the request has more than 100 headers, or more than 16 KiB of them.";
 
-fn client_api() -> ClientApi {
+fn client_api() -> impl OpenApi {
     (
-        orders::Orders,
+        (orders::Orders, statistics::Statistics),
         charges::Charges,
-        vouchers::VoucherCodes,
+        (vouchers::VoucherCodes, history::OwnHistories),
         products::Products,
         images::Images,
         reference::Reference,
@@ -122,9 +109,17 @@ fn client_api() -> ClientApi {
         transactions::Transactions,
         beneficiaries::Beneficiaries,
         payouts::Payouts,
-        webhooks::Webhooks,
-        deliveries::Deliveries,
+        (webhooks::Webhooks, webhooks::Explanations, webhooks::Replays),
+        (deliveries::Deliveries, events::Events),
     )
+}
+
+fn auth_api() -> impl OpenApi {
+    (Sessions, Recovery)
+}
+
+fn portal_api() -> impl OpenApi {
+    (Portal, Notices, Security, Team)
 }
 
 /// Creates the service of a document, with the metadata that both documents share.
@@ -141,8 +136,8 @@ fn client_text() -> String {
 
 /// Creates the service of the client document, with everything for clients, sandbox operations included. The node serves
 /// it in parts, because each part admits different callers.
-fn client() -> OpenApiService<(ClientApi, sandbox::Sandbox, Sessions, Portal), ()> {
-    service((client_api(), sandbox::Sandbox, Sessions, Portal), CLIENT_TITLE, &client_text())
+fn client() -> OpenApiService<impl OpenApi, ()> {
+    service((client_api(), (sandbox::Sandbox, Outbox), auth_api(), portal_api()), CLIENT_TITLE, &client_text())
 }
 
 /// Creates the service of a part of a document.
@@ -150,19 +145,47 @@ fn part<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
     OpenApiService::new(api, "", "1")
 }
 
-fn operator_api() -> OperatorApi {
+fn operator_api() -> impl OpenApi {
     (
-        (operator::Accounts, operator::Users, operator::Credentials, operator::IpBlocks),
-        (operator::Wallets, operator::Statements, operator::Payouts, operator::Reconciliation, operator::BankStatements),
+        (
+            operator::Accounts,
+            operator::Lookups,
+            operator::Search,
+            operator::Users,
+            operator::Credentials,
+            operator::IpBlocks,
+            operator::Operators,
+            operator::OperatorTokens,
+        ),
+        (
+            operator::Wallets,
+            operator::Statements,
+            operator::Payouts,
+            operator::Approvals,
+            operator::Reconciliation,
+            operator::BankStatements,
+        ),
         (operator::Catalogue, operator::Images, operator::Stock),
-        (operator::Orders, operator::Histories, operator::Receipts, operator::Events, operator::Replays),
+        (
+            operator::Orders,
+            operator::Histories,
+            operator::Receipts,
+            operator::Events,
+            operator::Replays,
+            operator::Audit,
+            operator::Operations,
+        ),
     )
+}
+
+fn console_api() -> impl OpenApi {
+    (OperatorSessions, OperatorTwoFactor)
 }
 
 /// Creates the service of the operator document, with everything for operators and auditors and the public log. The node
 /// serves it in parts.
-fn operators() -> OpenApiService<(OperatorApi, log::Log, probes::Probes), ()> {
-    service((operator_api(), log::Log, probes::Probes), "Rewards Ledger: operator API", OPERATOR_TEXT)
+fn operators() -> OpenApiService<impl OpenApi, ()> {
+    service((operator_api(), console_api(), log::Log, probes::Probes), "Rewards Ledger: operator API", OPERATOR_TEXT)
 }
 
 /// Returns the finished document of a service.
@@ -195,30 +218,47 @@ pub fn documents() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Builds the HTTP interface, or the part of it that a listener serves.
-pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response> {
+/// Builds the HTTP interface, or the part of it that a listener serves. `pages` builds the pages, if the node has any.
+pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Option<Pages>) -> impl Endpoint<Output = Response> {
     let (client, operators) = (client(), operators());
     let (client_document, operator_document) = (published_client(), published(&operators));
     let known_queries = KnownQueries::of_documents(&[&client_document, &operator_document]);
     let mut paths = client_document["paths"].clone();
+    let documents =
+        [(page(&client, &client_document), &client_document), (page(&operators, &operator_document), &operator_document)];
+    Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
+    let state = Arc::new(state);
+    let routes = routes(&state, surface, documents);
+    let api = routes.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).map_to_response().boxed();
+    let api = Inner::new(api, state.is_sandbox);
+    let pages = pages(api.clone());
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
-        for path in ["/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json"] {
+        for path in ["/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json", open_id::START, open_id::CALLBACK] {
             paths.insert(path.to_owned(), json!({"get": {}}));
         }
         paths.extend(guides::paths().into_iter().map(|path| (path, json!({"get": {}}))));
+        paths.extend(pages.iter().flat_map(Pages::paths));
     }
     let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths })))
         .with_metrics(state.metrics.clone())
         .with_lifecycle(state.lifecycle.clone());
-    let client_page = page(&client, &client_document);
-    let operator_page = page(&operators, &operator_document);
+    let error_pages = ErrorPages(pages.as_ref().map(|pages| (pages.error_page, pages.enrolment)));
+    let whole = WithPages { pages: pages.map(|pages| pages.routes), api };
+    whole.with(Admission { state, surface }).with(error_pages).with(edge)
+}
 
-    Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
-    let state = Arc::new(state);
+/// Builds the routes of the API that a listener serves. `documents` are the page and the document for clients and for
+/// operators.
+fn routes(state: &Arc<ApiState>, surface: Surface, documents: [(String, &Value); 2]) -> Route {
+    let [(client_page, client_document), (operator_page, operator_document)] = documents;
     let v1 = match state.is_sandbox {
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
+    };
+    let portal = match state.is_sandbox {
+        true => part((portal_api(), Outbox)).boxed(),
+        false => part(portal_api()).boxed(),
     };
     let mut route = Route::new().nest_no_strip("/log", part(log::Log));
     for path in probes::PATHS.into_iter().filter(|path| surface.serves(path)) {
@@ -226,14 +266,14 @@ pub fn app(state: ApiState, surface: Surface) -> impl Endpoint<Output = Response
     }
     if surface != Surface::Operators {
         route = guides::add(route);
-        route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(&client_document));
-        route =
-            route.nest_no_strip("/api/v1", v1).nest_no_strip("/auth", part(Sessions)).nest_no_strip("/client/api", part(Portal));
+        route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(client_document));
+        route = route.nest_no_strip("/api/v1", v1).nest_no_strip("/auth", part(auth_api())).nest_no_strip("/client/api", portal);
     }
     if surface != Surface::Clients {
-        let document = document::text(&operator_document);
+        let document = document::text(operator_document);
         route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document);
-        route = route.nest_no_strip("/admin/v1", part(operator_api()));
+        route = route.nest_no_strip("/admin/v1", part(operator_api())).nest_no_strip("/admin/auth", part(console_api()));
+        route = open_id::add(route, state);
     }
-    route.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).with(Admission { state, surface }).with(edge)
+    route
 }

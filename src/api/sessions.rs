@@ -1,56 +1,49 @@
 //! `/auth`: logging in, refreshing tokens, logging out.
 
-use poem::http::{HeaderValue, header};
-use poem::{IntoResponse, Request, Response};
-use poem_openapi::registry::{MetaHeader, MetaResponses, Registry};
+use poem::Request;
+use poem::http::header;
+use poem_openapi::registry::{MetaResponses, Registry};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
 
 use super::auth::{refuse, refuse_blocked};
 use super::body::{NoFields, StrictJson};
-use super::error::{ApiError, documented_header};
-use super::fields::{Fields, FromFields};
-use super::principal::{Caller, PORTAL_COOKIE, PortalUser};
-use super::readers::text;
+use super::cookies::{PortalCookie, WithCookie};
+use super::error::ApiError;
+use super::fields::body;
+use super::principal::{Caller, PortalUser};
+use super::readers::{line, text};
 use super::reply::{NoStore, Reply};
 use super::scalars::Timestamp;
 use super::source::source_ip;
-use super::state::{State, Tag};
-use crate::access::ClientIdentity;
-use crate::access::gate::Verdict;
+use super::state::{ApiState, State, Tag};
+use crate::access::gate::{LoginBudget, Verdict};
 use crate::access::limits::{Rule, source_network};
-use crate::access::sessions::{Granted, PORTAL_LIFETIME};
+use crate::access::sessions::{Granted, Login as Credentials};
 use crate::access::tokens::ACCESS_LIFETIME;
+use crate::access::two_factor::SecondFactor;
+use crate::access::{AccessError, ClientIdentity};
 use crate::secrets::seal::Secret;
 
-/// The credentials of a user.
-#[derive(Object)]
-struct Login {
-    /// Email address of the user. Case does not matter.
-    #[oai(validator(min_length = 1, max_length = 254))]
-    email: String,
-    /// Password of the user.
-    #[oai(validator(min_length = 1, max_length = 128))]
-    password: String,
-}
-
-impl FromFields for Login {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { email: fields.required("email", text(1..=254)), password: fields.required("password", text(1..=128)) }
+body! {
+    /// The credentials of a user.
+    #[derive(Object)]
+    struct Login {
+        /// Email address of the user. Case does not matter.
+        email: String = required(text(1..=254)),
+        /// Password of the user.
+        password: String = required(text(1..=128)),
+        /// Code from the authenticator app, or a recovery code, for a user with two-factor authentication. Each works once.
+        otp: Option<String> = optional(line(6..=32)),
     }
 }
 
-/// A refresh token to exchange for new tokens.
-#[derive(Object)]
-struct Refresh {
-    /// Refresh token from the latest login or refresh. This request uses it up.
-    #[oai(validator(min_length = 1, max_length = 256))]
-    refresh_token: String,
-}
-
-impl FromFields for Refresh {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { refresh_token: fields.required("refresh_token", text(1..=256)) }
+body! {
+    /// A refresh token to exchange for new tokens.
+    #[derive(Object)]
+    struct Refresh {
+        /// Refresh token from the latest login or refresh. This request uses it up.
+        refresh_token: String = required(text(1..=256)),
     }
 }
 
@@ -79,61 +72,44 @@ impl From<Granted> for Tokens {
             expires_in: ACCESS_LIFETIME.num_seconds(),
             refresh_token: granted.refresh_token.expose().to_owned(),
             refresh_expires_at: granted.refresh_expires_at.into(),
-            account_id: granted.account_id,
+            account_id: granted.account_id.0,
         }
     }
 }
 
 /// Confirmation that the session has ended.
 #[derive(Object, Serialize)]
-struct LoggedOut {
+pub(super) struct LoggedOut {
     /// Confirmation in plain English.
-    message: String,
+    pub message: String,
 }
 
-/// A response that sets the portal cookie, or deletes it if there is no value.
-#[derive(Debug)]
-struct WithPortalCookie<R> {
-    reply: R,
-    value: Option<Secret>,
+/// Confirmation that the request has been carried out.
+#[derive(Object, Serialize)]
+pub(crate) struct Confirmation {
+    /// Confirmation in plain English.
+    pub(crate) message: String,
 }
 
-impl<R: IntoResponse> IntoResponse for WithPortalCookie<R> {
-    fn into_response(self) -> Response {
-        let mut response = self.reply.into_response();
-        let (value, seconds) = match &self.value {
-            Some(value) => (value.expose(), PORTAL_LIFETIME.num_seconds()),
-            None => ("", 0),
-        };
-        let cookie = format!("{PORTAL_COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; Secure; SameSite=Strict");
-        // The value has only digits, a dot and hex, so it is always a valid header.
-        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-            response.headers_mut().insert(header::SET_COOKIE, cookie);
-        }
-        response
+impl Confirmation {
+    pub(crate) fn new(message: &str) -> Self {
+        Self { message: message.to_owned() }
     }
 }
 
-impl<R: ApiResponse> ApiResponse for WithPortalCookie<R> {
-    fn meta() -> MetaResponses {
-        let mut meta = R::meta();
-        let cookie = || -> MetaHeader {
-            documented_header::<String>(
-                "Set-Cookie",
-                "The portal session cookie, with `HttpOnly`, `Secure` and `SameSite=Strict`.",
-            )
-        };
-        meta.responses.iter_mut().for_each(|response| response.headers.push(cookie()));
-        meta
-    }
-
-    fn register(registry: &mut Registry) {
-        R::register(registry);
-    }
+/// Parses a code or a recovery code.
+///
+/// # Errors
+/// 400 naming the field `otp`.
+pub(crate) fn second_factor(text: &str) -> Result<SecondFactor, ApiError> {
+    SecondFactor::parse(text).ok_or_else(|| ApiError::invalid("otp", "must be 6 digits or a recovery code"))
 }
+
+/// A response that sets or deletes the portal cookie.
+type WithPortalCookie<R> = WithCookie<PortalCookie, R>;
 
 /// The reason why a login is rejected.
-enum LoginError {
+pub(super) enum LoginError {
     Refused(ApiError),
     /// A 429: the user has too many failed logins, or the address was blocked in the meantime.
     Limited(poem::Error),
@@ -164,6 +140,47 @@ impl ApiResponse for LoginError {
     }
 }
 
+/// Charges a login to its budget, as a failed one.
+///
+/// # Errors
+/// 429 if the budget is used up, or the address was blocked in the meantime.
+pub(super) async fn charge(state: &ApiState, request: &Request, budget: LoginBudget) -> Result<(), LoginError> {
+    let ip = source_ip(request, &state.trusted_proxies);
+    match state.gate.log_in(ip, budget).await? {
+        Verdict::Blocked(block) => Err(LoginError::Limited(refuse_blocked(state, request, block))),
+        Verdict::Seen { quota: Some(quota), .. } if quota.is_exceeded => {
+            state.metrics.rate_limited(Rule::UserLogin.name());
+            let message = Rule::UserLogin.message(quota.retry_after);
+            Err(LoginError::Limited(refuse(request, quota, message)))
+        }
+        Verdict::Seen { .. } => Ok(()),
+    }
+}
+
+/// Takes the charge of a login back, because it was not a failed one.
+pub(super) async fn refund(state: &ApiState, budget: LoginBudget) {
+    if let Err(error) = state.gate.refund_login(budget).await {
+        // The login still succeeds. The user has one failed login less left.
+        tracing::warn!(%error, "failed to refund the rate limit for a successful login");
+    }
+}
+
+/// Starts a session. Returns its tokens and the text of its portal cookie. A failed login is charged to the user.
+async fn log_in(state: &ApiState, request: &Request, body: Login) -> Result<(Granted, Secret), LoginError> {
+    let otp = body.otp.as_deref().map(second_factor).transpose()?;
+    let network = source_network(source_ip(request, &state.trusted_proxies));
+    let budget = state.sessions.login_budget(&body.email, network).await?;
+    charge(state, request, budget).await?;
+    let user_agent = request.header(header::USER_AGENT).map(Secret::new);
+    let credentials = Credentials { otp, user_agent, ..Credentials::new(body.email, Secret::new(body.password), network) };
+    let granted = state.sessions.log_in(credentials).await;
+    // A right password without a code costs nothing, because the login goes on with a code.
+    if matches!(granted, Ok(_) | Err(AccessError::TwoFactorRequired)) {
+        refund(state, budget).await;
+    }
+    Ok(granted?)
+}
+
 pub struct Sessions;
 
 #[OpenApi(prefix_path = "/auth", tag = "Tag::Sessions")]
@@ -171,7 +188,8 @@ impl Sessions {
     /// Log in
     ///
     /// Starts a session. Returns an access token, valid for 15 minutes, and a refresh token, valid for 7 days. Also sets the
-    /// portal cookie, valid for 8 hours. An unknown email and a wrong password both return 401 `E_INVALID_CREDENTIALS`.
+    /// portal cookie, valid for 8 hours. An unknown email and a wrong password both return 401 `E_INVALID_CREDENTIALS`. A user
+    /// with two-factor authentication also sends `otp`; without it, a right password returns 401 `E_TWO_FACTOR_REQUIRED`.
     /// Failed logins of a user are rate limited: see [Rate limits and polling](/docs/guides/limits).
     #[oai(path = "/login", method = "post", operation_id = "log_in")]
     async fn log_in(
@@ -180,25 +198,8 @@ impl Sessions {
         state: State<'_>,
         body: StrictJson<Login>,
     ) -> Result<WithPortalCookie<NoStore<Reply<Tokens>>>, LoginError> {
-        let Login { email, password } = body.0;
-        let ip = source_ip(request, &state.trusted_proxies);
-        let network = source_network(ip);
-        let budget = state.sessions.login_budget(&email, network).await?;
-        match state.gate.log_in(ip, budget).await? {
-            Verdict::Blocked(block) => return Err(LoginError::Limited(refuse_blocked(&state, request, block))),
-            Verdict::Seen { quota: Some(quota), .. } if quota.is_exceeded => {
-                state.metrics.rate_limited(Rule::UserLogin.name());
-                let message = Rule::UserLogin.message(quota.retry_after);
-                return Err(LoginError::Limited(refuse(request, quota, message)));
-            }
-            Verdict::Seen { .. } => {}
-        }
-        let (granted, cookie) = state.sessions.log_in(&email, Secret::new(password), network).await?;
-        if let Err(error) = state.gate.refund_login(budget).await {
-            // The session has started, so the login still succeeds. The user has one failed login less left.
-            tracing::warn!(%error, "failed to refund the rate limit for a successful login");
-        }
-        Ok(WithPortalCookie { reply: NoStore(Reply(granted.into())), value: Some(cookie) })
+        let (granted, cookie) = log_in(&state, request, body.0).await?;
+        Ok(WithPortalCookie::set(NoStore(Reply(granted.into())), cookie))
     }
 
     /// Refresh tokens
@@ -225,6 +226,6 @@ impl Sessions {
             state.sessions.log_out(session_id).await?;
         }
         let message = "The session has ended.".to_owned();
-        Ok(WithPortalCookie { reply: Reply(LoggedOut { message }), value: None })
+        Ok(WithPortalCookie::delete(Reply(LoggedOut { message })))
     }
 }

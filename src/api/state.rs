@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
 use ipnet::IpNet;
+use ledger_events::approval::ApprovalLimits;
 use ledger_events::catalogue::ProductImage;
-use ledger_events::{AccountId, Actor, Currency, ProductId, ShardId};
+use ledger_events::{AccountId, Actor, Currency, Id, ProductId, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
 use poem::web::Data;
@@ -17,7 +18,9 @@ use super::lifecycle::Lifecycle;
 use super::page::Page;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
-use crate::access::{Gate, Operators, Sessions};
+use crate::access::open_id::OpenId;
+use crate::access::{Console, Gate, Operators, Sessions};
+use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{Ledger, Origin};
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
@@ -30,6 +33,9 @@ pub struct ApiState {
     pub gate: Gate,
     pub sessions: Sessions,
     pub operators: Operators,
+    pub console: Console,
+    /// Sign-in of operators' users through OpenID Connect, if it is configured.
+    pub open_id: Option<OpenId>,
     pub keyring: Arc<Keyring>,
     pub lifecycle: Lifecycle,
     /// Networks of the proxies whose `X-Forwarded-For` is trusted.
@@ -39,7 +45,22 @@ pub struct ApiState {
     pub is_sandbox: bool,
     /// Base URL at which clients reach the service, without a trailing slash.
     pub public_url: Arc<str>,
+    /// Base URL at which operators reach the console, without a trailing slash.
+    pub console_url: Arc<str>,
     pub public_log: PublicLog,
+    /// Amounts above which a second operator must approve.
+    pub approval_limits: Arc<ApprovalLimits>,
+    /// Requests that wait for events.
+    pub feed: FeedWaiters,
+}
+
+/// URLs at which browsers reach the service's pages.
+#[derive(Debug, Clone, Copy)]
+pub struct Origins<'a> {
+    /// Public URL, for the pages of clients.
+    pub portal: &'a str,
+    /// URL of the console, for the pages of operators.
+    pub console: &'a str,
 }
 
 /// The state as a handler's argument.
@@ -53,6 +74,11 @@ impl ApiState {
     pub async fn shard_of(&self, account: AccountId) -> Result<ShardId, ApiError> {
         let found = accounts::find(self.ledger.pool(), account).await?;
         found.map(|(shard, _)| shard).ok_or_else(not_found)
+    }
+
+    /// Returns the URLs at which browsers reach the service's pages.
+    pub fn origins(&self) -> Origins<'_> {
+        Origins { portal: &self.public_url, console: &self.console_url }
     }
 
     /// Returns the URL of a product's image.
@@ -78,6 +104,8 @@ pub enum Tag {
     Reconciliation,
     /// Beneficiaries are the recipients of payouts.
     Beneficiaries,
+    /// Approvals let a second operator decide about movements of money above a configured amount.
+    Approvals,
     /// Payouts send money from a wallet to a beneficiary.
     Payouts,
     /// Operations for testing. They exist in a sandbox only.
@@ -86,8 +114,10 @@ pub enum Tag {
     Webhooks,
     /// Deliveries show what was sent to webhooks, with attempts and outcomes.
     Deliveries,
-    /// Log in and out as a user of an account.
+    /// Log in and out as a user of an account, and manage the own login.
     Sessions,
+    /// Manage the users of the account. Changes require the role owner.
+    Team,
     /// Manage the account's API keys. Changes require the role owner.
     #[oai(rename = "API keys")]
     ApiKeys,
@@ -98,8 +128,15 @@ pub enum Tag {
     Accounts,
     /// Manage products, categories and voucher stock.
     Catalogue,
+    /// Sign in to the console, with a second factor, and out again.
+    #[oai(rename = "Console sessions")]
+    Console,
+    /// People who operate the service, with their roles.
+    Operators,
     /// Events record everything that has happened.
     Events,
+    /// The state of nodes, queues and projections, for the people who run the service.
+    Operations,
     /// Health checks and metrics of a node, for its operators.
     Probes,
 }
@@ -127,7 +164,7 @@ pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
 
 /// Merges the rows read from each shard into the page. All shards take IDs from one sequence, so the highest IDs are the
 /// newest rows.
-pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> i64) -> Vec<(ShardId, R)> {
+pub fn newest<R, K: Id>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> K) -> Vec<(ShardId, R)> {
     let shards = read.len();
     let mut found: Vec<(ShardId, R)> =
         read.into_iter().flat_map(|(shard, rows)| rows.into_iter().map(move |row| (shard, row))).collect();

@@ -5,6 +5,7 @@
 mod sending;
 
 use chrono::{DateTime, Utc};
+use ledger_events::WalletId;
 use ledger_projections::wallets;
 use poem::web::Accept;
 use poem_openapi::param::{Path, Query};
@@ -19,7 +20,7 @@ use super::reply::Data;
 use super::scalars::{Money, Timestamp};
 use super::state::{State, Tag, not_found, time};
 use super::transactions::Transaction;
-use crate::ledger::statement::Statement as Movements;
+use crate::ledger::statement::WalletStatement;
 pub(super) use sending::{Form, Of, Sending};
 
 /// Statement of a wallet for a period. `opening_balance` + `total_credits` + `total_refunds` − `total_debits` =
@@ -120,9 +121,9 @@ impl Statements {
         let caller = caller.0;
         let (from, to) = period(from.0, to.0)?;
         let pool = state.ledger.pool();
-        let wallet = wallets::find(pool, caller.shard_id, id.0).await?;
+        let wallet = wallets::find(pool, caller.shard_id, WalletId(id.0)).await?;
         let wallet = wallet.filter(|wallet| wallet.account_id == caller.account_id).ok_or_else(not_found)?;
-        let movements = Movements::of(pool, caller.shard_id, wallet, from, to, None).await?;
+        let movements = WalletStatement::of(pool, caller.shard_id, wallet, from, to, None).await?;
         let sending = Sending::new(&accept, pool, movements, (from, to), None);
         match totals_only.0.unwrap_or_default() {
             true => sending.totals_only().await,

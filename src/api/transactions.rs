@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use ledger_events::Money as Amount;
 use ledger_events::wallet::Direction;
+use ledger_events::{OrderId, TransactionId, WalletId};
 use ledger_projections::wallets::{self, TransactionFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -29,7 +30,7 @@ pub enum TransactionType {
 }
 
 impl TransactionType {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Credit => "CREDIT",
             Self::Debit => "DEBIT",
@@ -47,7 +48,7 @@ impl TransactionType {
 /// - `PAYOUT_REFUND`: refund of a failed or cancelled payout.
 #[derive(Clone, Copy, Enum)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
-enum TransactionCategory {
+pub enum TransactionCategory {
     Funding,
     Order,
     OrderRefund,
@@ -57,7 +58,7 @@ enum TransactionCategory {
 }
 
 impl TransactionCategory {
-    fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Funding => "FUNDING",
             Self::Order => "ORDER",
@@ -106,8 +107,8 @@ impl From<wallets::Transaction> for Transaction {
     fn from(transaction: wallets::Transaction) -> Self {
         let description = description(&transaction);
         Self {
-            id: transaction.id,
-            wallet_id: transaction.wallet_id,
+            id: transaction.id.0,
+            wallet_id: transaction.wallet_id.0,
             direction: match transaction.direction {
                 Direction::Credit => TransactionType::Credit,
                 Direction::Debit => TransactionType::Debit,
@@ -116,7 +117,7 @@ impl From<wallets::Transaction> for Transaction {
             amount: transaction.amount.into(),
             balance_after: transaction.balance_after.into(),
             currency: transaction.currency.as_str().to_owned(),
-            order_id: transaction.order_id,
+            order_id: transaction.order_id.map(|id| id.0),
             description,
             reference: transaction.reference,
             created_at: transaction.created_at.into(),
@@ -191,13 +192,13 @@ impl Transactions {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let filter = TransactionFilter {
             account_id: caller.0.account_id,
-            wallet_id: wallet_id.0,
+            wallet_id: wallet_id.0.map(WalletId),
             direction: direction.0.map(TransactionType::as_str),
             category: category.0.map(TransactionCategory::as_str),
             amount: self::amount("amount", amount.0)?,
             balance_after: self::amount("balance_after", balance_after.0)?,
             currency: currency.0,
-            order_id: order_id.0,
+            order_id: order_id.0.map(OrderId),
             reference: reference.0,
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
@@ -218,7 +219,8 @@ impl Transactions {
         id: Path<i64>,
     ) -> Result<Reply<Transaction>, ApiError> {
         let caller = caller.0;
-        let found = wallets::find_transaction(state.ledger.pool(), caller.shard_id, caller.account_id, id.0).await?;
+        let found =
+            wallets::find_transaction(state.ledger.pool(), caller.shard_id, caller.account_id, TransactionId(id.0)).await?;
         Ok(Reply(found.ok_or_else(not_found)?.into()))
     }
 }

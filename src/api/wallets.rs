@@ -33,7 +33,7 @@ impl Plural for Wallet {
 impl From<wallet::Wallet> for Wallet {
     fn from(wallet: wallet::Wallet) -> Self {
         Self {
-            id: wallet.id,
+            id: wallet.id.0,
             currency: wallet.currency.as_str().to_owned(),
             balance: wallet.balance.into(),
             updated_at: wallet.updated_at.into(),

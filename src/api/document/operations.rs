@@ -9,10 +9,12 @@ use crate::access::limits::{Rule, is_under};
 use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::browser_headers::is_private;
 use crate::api::error::{ApiError, Code, JSON};
+use crate::api::events::MOST_WAIT;
 use crate::api::log::is_for_auditors;
 use crate::api::page::MAX_PAGE;
-use crate::api::principal::{API_KEY, API_SECRET, PORTAL_SESSION};
+use crate::api::principal::{API_KEY, API_SECRET, CONSOLE_SESSION, PORTAL_SESSION};
 use crate::api::probes;
+use crate::api::statistics::MOST_STATISTICS_DAYS;
 use crate::reconciliation::statements::MOST_DAYS;
 
 /// Pattern of an `as_of` parameter: a position of the log, or a time.
@@ -51,12 +53,13 @@ fn is_client_api(path: &str) -> bool {
 }
 
 pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shared) {
-    let (mut is_signed, mut is_portal) = (false, false);
+    let (mut is_signed, mut has_cookie) = (false, false);
     match operation.get_mut("security").and_then(Value::as_array_mut) {
         Some(security) => {
             require_together(security);
             is_signed = security.iter().any(|entry| entry.get(API_KEY).is_some());
-            is_portal = security.iter().any(|entry| entry.get(PORTAL_SESSION).is_some());
+            let is_session = |entry: &Value| [PORTAL_SESSION, CONSOLE_SESSION].iter().any(|scheme| entry.get(scheme).is_some());
+            has_cookie = security.iter().any(is_session);
         }
         // The operation is public.
         None => operation["security"] = json!([]),
@@ -67,7 +70,7 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     for media_type in contents(operation.get_mut("requestBody")) {
         media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
     }
-    add_parameters(operation, is_signed, is_portal && method != "get", shared);
+    add_parameters(operation, is_signed, has_cookie && method != "get", shared);
     let (codes, own) = (refusals::of(path, method, operation), refusals::own(operation));
     let id = operation["operationId"].as_str().map(name_of_id).unwrap_or_default();
     let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
@@ -119,7 +122,9 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
         "per_page" if path.ends_with("/products") => (Some((1, 10_000)), None),
         "limit" if path.ends_with("/reconciliation/statements/{id}") => (Some((1, 1_000)), Some(100)),
         "limit" => (Some((1, 100)), Some(20)),
+        "days" if path.ends_with("/stats") => (Some((1, MOST_STATISTICS_DAYS.unsigned_abs())), Some(30)),
         "days" => (Some((0, MOST_DAYS.unsigned_abs())), None),
+        "wait" => (Some((0, MOST_WAIT)), Some(0)),
         "position" => (Some((1, i64::MAX.unsigned_abs())), None),
         "from" if path.ends_with("/proof/consistency") => (Some((0, i64::MAX.unsigned_abs())), None),
         _ => (None, None),
@@ -144,7 +149,7 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
 }
 
 /// Adds the headers that requests of all operations may carry.
-fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool, shared: &mut Shared) {
+fn add_parameters(operation: &mut Value, is_signed: bool, is_cookie_change: bool, shared: &mut Shared) {
     let mut added = vec![(
         "X-Request-ID",
         "Your own ID for the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The response repeats it, or has a new ID.",
@@ -156,7 +161,7 @@ fn add_parameters(operation: &mut Value, is_signed: bool, is_portal_change: bool
              See [Signing a request](/docs/guides/signing).",
         ));
     }
-    if is_portal_change {
+    if is_cookie_change {
         added.push((
             "Origin",
             "Required with the cookie: the service's own origin, which browsers send from the service's pages. Without it, \
@@ -205,7 +210,7 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         }
     } else if status == "429" || is_governed {
         RATE_LIMIT_HEADERS.iter().for_each(|(name, description)| add(name, true, description, &integer));
-    } else if status == "401" && (is_under(path, "/admin/v1") || is_for_auditors(path)) {
+    } else if status == "401" && (is_under(path, "/admin") || is_for_auditors(path)) {
         for (name, description) in RATE_LIMIT_HEADERS {
             let description = format!("{description} Omitted if the request has no token.");
             response["headers"][name] = json!({"description": description, "required": false, "schema": integer});

@@ -32,6 +32,9 @@ const OWN: &[(&str, &[Code])] = &[
     ("request_payout", &[Code::NotFound, Code::InsufficientBalance, Code::DuplicateReference, Code::CurrencyMismatch]),
     ("cancel_payout", &[Code::PayoutNotCancellable, Code::Conflict]),
     ("settle_payout", &[Code::Conflict]),
+    // Making the movement can fail as the movement itself does.
+    ("approve", &[Code::Conflict, Code::InsufficientBalance]),
+    ("reject", &[Code::Conflict]),
     ("register_webhook", &[Code::WebhookLimitReached]),
     ("rotate_webhook_token", &[Code::Conflict]),
     ("test_webhook", &[Code::WebhookInactive]),
@@ -46,14 +49,35 @@ const OWN: &[(&str, &[Code])] = &[
     ("change_credential", &[Code::Conflict]),
     ("rotate_signing_secret", &[Code::Conflict]),
     ("load_vouchers", &[Code::InvalidDenomination]),
+    ("set_stock_threshold", &[Code::InvalidDenomination]),
     ("set_product_image", &[Code::UnsupportedMediaType]),
     ("reconcile", &[Code::NotFound]),
     ("start_replay", &[Code::Conflict, Code::WebhookInactive]),
+    ("replay_events", &[Code::Conflict, Code::WebhookInactive]),
     ("cancel_replay", &[Code::Conflict]),
     ("import_statement", &[Code::Conflict]),
     ("decide_line", &[Code::Conflict]),
     // 403 for a request from a page of another site.
-    ("log_in", &[Code::InvalidCredentials, Code::Forbidden]),
+    ("log_in_to_console", &[Code::InvalidCredentials, Code::TwoFactorRequired, Code::Forbidden]),
+    ("begin_console_two_factor", &[Code::Conflict]),
+    ("confirm_console_two_factor", &[Code::NotFound, Code::Conflict]),
+    ("remove_console_two_factor", &[Code::NotFound]),
+    ("create_operator", &[Code::Conflict]),
+    ("change_operator", &[Code::Conflict]),
+    ("log_in", &[Code::InvalidCredentials, Code::TwoFactorRequired, Code::Forbidden]),
+    ("request_password_reset", &[Code::Forbidden]),
+    ("reset_password", &[Code::InvalidToken, Code::Forbidden, Code::Conflict]),
+    ("accept_invitation", &[Code::InvalidToken, Code::Forbidden, Code::AccountSuspended, Code::Conflict]),
+    ("change_password", &[Code::NotFound, Code::Conflict]),
+    ("begin_two_factor", &[Code::NotFound, Code::Conflict]),
+    ("confirm_two_factor", &[Code::Conflict]),
+    ("disable_two_factor", &[Code::Conflict]),
+    ("change_security_policy", &[Code::Conflict]),
+    ("invite_user", &[Code::Conflict]),
+    ("list_sent_mails", &[Code::NotFound]),
+    ("revoke_invitation", &[Code::Conflict]),
+    ("change_team_member", &[Code::Conflict]),
+    ("remove_team_member", &[Code::Conflict]),
     ("refresh_tokens", &[Code::InvalidToken, Code::Forbidden]),
     ("add_cosignatures", &[Code::Forbidden, Code::Conflict]),
 ];
@@ -63,7 +87,18 @@ const PRICED: &[Code] =
     &[Code::ProductUnavailable, Code::InvalidDenomination, Code::QuantityLimitExceeded, Code::CurrencyMismatch];
 
 /// Operations other than GET that suspended accounts may use.
-const MAY_THOUGH_SUSPENDED: &[&str] = &["quote_charge", "log_out"];
+const MAY_THOUGH_SUSPENDED: &[&str] = &[
+    "quote_charge",
+    "log_out",
+    "change_password",
+    "end_session",
+    "begin_two_factor",
+    "confirm_two_factor",
+    "disable_two_factor",
+];
+/// Operations with which an owner enrols in two-factor authentication, and the logout.
+const MAY_BEFORE_ENROLMENT: &[&str] =
+    &["log_out", "get_two_factor", "begin_two_factor", "confirm_two_factor", "disable_two_factor"];
 
 /// Returns the error codes from the table for this operation.
 pub fn own(operation: &Value) -> &'static [Code] {
@@ -87,6 +122,9 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
         codes.extend_from_slice(match *scheme {
             API_KEY => &[
                 Code::Unauthorized,
+                Code::ApiKeyExpired,
+                Code::InsufficientScope,
+                Code::NetworkNotAllowed,
                 Code::HmacSignatureRequired,
                 Code::HmacTimestampExpired,
                 Code::HmacSignatureInvalid,
@@ -101,6 +139,9 @@ pub fn of(path: &str, method: &str, operation: &Value) -> Vec<Code> {
     }
     if schemes.contains("AccessToken") && is_change && !MAY_THOUGH_SUSPENDED.contains(&id) {
         codes.push(Code::AccountSuspended);
+    }
+    if schemes.contains("AccessToken") && !MAY_BEFORE_ENROLMENT.contains(&id) {
+        codes.push(Code::TwoFactorEnrolment);
     }
     if path.contains('{') {
         codes.push(Code::NotFound);

@@ -8,7 +8,7 @@ use crate::api::reference;
 pub fn add(name: &str, schema: &mut Value) {
     let absent = json!({"type": "null"});
     match name {
-        "ChangeProduct" | "ChangeUser" => schema["minProperties"] = json!(1),
+        "ChangeOperator" | "ChangeProduct" | "ChangeUser" => schema["minProperties"] = json!(1),
         "OpenWallet" => schema["properties"]["currency"]["enum"] = json!(reference::currencies_of_wallets()),
         "SettlePayout" => {
             schema["anyOf"] =

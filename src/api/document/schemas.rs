@@ -10,7 +10,8 @@ use crate::api::error::ERROR_DETAIL;
 
 /// Fields whose text may have several lines, or is compared unchanged. All other text from people is a single line
 /// without control characters.
-const OF_LINES: [&str; 7] = ["description", "email", "note", "password", "reason", "refresh_token", "terms"];
+const OF_LINES: [&str; 9] =
+    ["current_password", "description", "email", "new_password", "note", "password", "reason", "refresh_token", "terms"];
 /// Text without NUL. Postgres cannot store NUL, so every field refuses it.
 const NO_NUL: &str = r"^[^\u0000]*$";
 /// An amount above 0.00 that a wallet can hold.

@@ -1,6 +1,7 @@
 //! `/admin/v1/accounts`: client organizations, their status and their discounts.
 
 use ledger_events::account::{self, AccountStatus as Status, DiscountRule};
+use ledger_events::{AccountId, CategoryId, ProductId};
 use ledger_projections::accounts;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -10,14 +11,15 @@ use serde::Serialize;
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::{Fields, body};
+use crate::api::mirror::mirror;
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{integer, line, money, one_of};
+use crate::api::readers::{id, line, money, one_of};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::scalars::{Money, Timestamp};
-use crate::api::state::{State, Tag, listed, origin, rows_of};
+use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 
 /// Status of an account.
@@ -33,75 +35,58 @@ enum AccountStatus {
     Suspended,
 }
 
-impl From<Status> for AccountStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Active => Self::Active,
-            Status::Suspended => Self::Suspended,
-        }
+mirror!(AccountStatus, Status: Active, Suspended);
+
+body! {
+    /// A new client organization.
+    #[derive(Object)]
+    struct CreateAccount {
+        /// Name of the organization, for people to recognize it.
+        name: String = required(line(1..=100)),
     }
 }
 
-impl From<AccountStatus> for Status {
-    fn from(status: AccountStatus) -> Self {
-        match status {
-            AccountStatus::Active => Self::Active,
-            AccountStatus::Suspended => Self::Suspended,
-        }
+body! {
+    /// Change of an account's status.
+    #[derive(Object)]
+    struct ChangeAccount {
+        /// New status: `SUSPENDED` suspends the account, `ACTIVE` lifts the suspension.
+        status: AccountStatus = required(one_of),
     }
 }
 
-/// A new client organization.
-#[derive(Object)]
-struct CreateAccount {
-    /// Name of the organization, for people to recognize it.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    name: String,
+body! {
+    /// Discount of an account on a product, on a category, or on everything if neither is given. The most specific discount
+    /// applies.
+    #[derive(Object, Serialize)]
+    struct Discount {
+        /// Discount in percent, from 0.00 to 99.99.
+        discount: Money = required(money(Decimal::ZERO..=Decimal::new(99_99, 2))),
+        /// Product that the discount applies to. Mutually exclusive with `category_id`.
+        product_id: Option<i64> = optional(id),
+        /// Category that the discount applies to. Mutually exclusive with `product_id`.
+        category_id: Option<i64> = optional(id),
+    }
+    check Discount::check
 }
 
-impl FromFields for CreateAccount {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.required("name", line(1..=100)) }
+impl Plural for Discount {
+    const PLURAL: &'static str = "discounts";
+}
+
+impl From<DiscountRule> for Discount {
+    fn from(rule: DiscountRule) -> Self {
+        let (product_id, category_id) = (rule.product_id.map(|id| id.0), rule.category_id.map(|id| id.0));
+        Self { discount: rule.discount.into(), product_id, category_id }
     }
 }
 
-/// Change of an account's status.
-#[derive(Object)]
-struct ChangeAccount {
-    /// New status: `SUSPENDED` suspends the account, `ACTIVE` lifts the suspension.
-    status: AccountStatus,
-}
-
-impl FromFields for ChangeAccount {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let statuses = [("ACTIVE", AccountStatus::Active), ("SUSPENDED", AccountStatus::Suspended)];
-        Self { status: fields.required("status", one_of(&statuses)) }
-    }
-}
-
-/// Discount of an account on a product, on a category, or on everything if neither is given. The most specific discount
-/// applies.
-#[derive(Object, Serialize)]
-struct Discount {
-    /// Discount in percent, from 0.00 to 99.99.
-    discount: Money,
-    /// Product that the discount applies to. Mutually exclusive with `category_id`.
-    product_id: Option<i64>,
-    /// Category that the discount applies to. Mutually exclusive with `product_id`.
-    category_id: Option<i64>,
-}
-
-impl FromFields for Discount {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let rule = Self {
-            discount: fields.required("discount", money(Decimal::ZERO..=Decimal::new(99_99, 2))),
-            product_id: fields.optional("product_id", integer(1..=i64::MAX)),
-            category_id: fields.optional("category_id", integer(1..=i64::MAX)),
-        };
-        if rule.product_id.is_some() && rule.category_id.is_some() {
+impl Discount {
+    /// Checks the rules between fields.
+    fn check(&self, fields: &mut Fields<'_>) {
+        if self.product_id.is_some() && self.category_id.is_some() {
             fields.problem("category_id", "must not be given with product_id");
         }
-        rule
     }
 }
 
@@ -124,7 +109,7 @@ impl Plural for Account {
 
 impl From<account::Account> for Account {
     fn from(account: account::Account) -> Self {
-        Self { id: account.id, name: account.name, status: account.status.into(), created_at: account.created_at.into() }
+        Self { id: account.id.0, name: account.name, status: account.status.into(), created_at: account.created_at.into() }
     }
 }
 
@@ -163,6 +148,19 @@ impl Accounts {
         Ok(listed(accounts::list(state.ledger.pool(), rows_of(page)).await?, page, Account::from))
     }
 
+    /// Retrieve an account
+    #[oai(path = "/accounts/:id", method = "get", operation_id = "get_account")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+    ) -> Result<Reply<Account>, ApiError> {
+        let (_, account) = accounts::find(state.ledger.pool(), AccountId(id.0)).await?.ok_or_else(not_found)?;
+        Ok(Reply(account.into()))
+    }
+
     /// Suspend or reactivate an account
     #[oai(path = "/accounts/:id", method = "put", operation_id = "change_account")]
     async fn change(
@@ -173,10 +171,26 @@ impl Accounts {
         id: Path<i64>,
         body: StrictJson<ChangeAccount>,
     ) -> Result<Reply<Account>, ApiError> {
-        let shard = state.shard_of(id.0).await?;
-        let command = commands::SetAccountStatus { account_id: id.0, status: body.0.status.into() };
+        let id = AccountId(id.0);
+        let shard = state.shard_of(id).await?;
+        let command = commands::SetAccountStatus { account_id: id, status: body.0.status.into() };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Account(account) => account)?.into()))
+    }
+
+    /// List an account's discounts
+    ///
+    /// Returns all discounts of an account.
+    #[oai(path = "/accounts/:id/discounts", method = "get", operation_id = "list_discounts")]
+    async fn discounts(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+    ) -> Result<Listed<Discount>, ApiError> {
+        let (_, account) = accounts::find(state.ledger.pool(), AccountId(id.0)).await?.ok_or_else(not_found)?;
+        Ok(Listed::whole(account.discounts.into_iter().map(Into::into).collect()))
     }
 
     /// Set a discount
@@ -191,11 +205,13 @@ impl Accounts {
         id: Path<i64>,
         body: StrictJson<Discount>,
     ) -> Result<Reply<Discount>, ApiError> {
-        let shard = state.shard_of(id.0).await?;
+        let id = AccountId(id.0);
+        let shard = state.shard_of(id).await?;
         let Discount { discount, product_id, category_id } = body.0;
         let percent = discount.0.try_into().map_err(|_| ApiError::invalid("discount", "is out of range"))?;
-        let rule = DiscountRule { product_id, category_id, discount: percent };
-        let command = commands::SetDiscount { account_id: id.0, rule };
+        let rule =
+            DiscountRule { product_id: product_id.map(ProductId), category_id: category_id.map(CategoryId), discount: percent };
+        let command = commands::SetDiscount { account_id: id, rule };
         state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(Discount { discount, product_id, category_id }))
     }

@@ -7,8 +7,8 @@ use std::future::Future;
 
 use bank_statements::lines::Columns;
 use bank_statements::matching::Tolerance;
-use ledger_events::ShardId;
-use ledger_events::reconciliation::{Decision, Statement, StatementFormat};
+use ledger_events::reconciliation::{self, Decision, StatementFormat};
+use ledger_events::{PayoutId, ShardId, StatementId, TransactionId};
 use ledger_projections::statements;
 use poem::web::Accept;
 use poem::{Request, RequestBody};
@@ -20,7 +20,7 @@ use poem_openapi::{ApiRequest, Enum, Object, OpenApi};
 use crate::access::Operator;
 use crate::api::body::{StrictJson, read};
 use crate::api::error::ApiError;
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::{Fields, body};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Caller, Finance};
@@ -124,36 +124,28 @@ enum LineDecision {
     Ignored,
 }
 
-/// A person's decision about a line.
-#[derive(Object)]
-#[allow(dead_code)] // read through `FromFields`; the schema is derived from the fields
-struct DecideLine {
-    /// Decision about what the line is.
-    decision: LineDecision,
-    /// Wallet transaction of the funding. Required with `FUNDING`, not allowed otherwise.
-    #[oai(validator(minimum(value = "1")))]
-    transaction_id: Option<i64>,
-    /// Payout, which must have the status `PAID`. Required with `PAYOUT`, not allowed otherwise.
-    #[oai(validator(minimum(value = "1")))]
-    payout_id: Option<i64>,
-    /// Reason for the decision. Stored encrypted.
-    #[oai(validator(min_length = 1, max_length = 500))]
-    reason: String,
+body! {
+    /// A person's decision about a line.
+    #[derive(Object)]
+    struct DecideLine {
+        /// Decision about what the line is.
+        decision: LineDecision = required(one_of),
+        /// Wallet transaction of the funding. Required with `FUNDING`, not allowed otherwise.
+        transaction_id: Option<i64> = optional(integer(1..=i64::MAX)),
+        /// Payout, which must have the status `PAID`. Required with `PAYOUT`, not allowed otherwise.
+        payout_id: Option<i64> = optional(integer(1..=i64::MAX)),
+        /// Reason for the decision. Stored encrypted.
+        reason: String = required(text(1..=500)),
+    }
+    check DecideLine::check
 }
 
-impl FromFields for DecideLine {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let decisions =
-            [("FUNDING", LineDecision::Funding), ("PAYOUT", LineDecision::Payout), ("IGNORED", LineDecision::Ignored)];
-        let decided = Self {
-            decision: fields.required("decision", one_of(&decisions)),
-            transaction_id: fields.optional("transaction_id", integer(1..=i64::MAX)),
-            payout_id: fields.optional("payout_id", integer(1..=i64::MAX)),
-            reason: fields.required("reason", text(1..=500)),
-        };
+impl DecideLine {
+    /// Checks the rules between fields.
+    fn check(&self, fields: &mut Fields<'_>) {
         let wanted = [
-            ("transaction_id", decided.transaction_id.is_some(), decided.decision == LineDecision::Funding),
-            ("payout_id", decided.payout_id.is_some(), decided.decision == LineDecision::Payout),
+            ("transaction_id", self.transaction_id.is_some(), self.decision == LineDecision::Funding),
+            ("payout_id", self.payout_id.is_some(), self.decision == LineDecision::Payout),
         ];
         for (field, is_given, is_wanted) in wanted {
             match (is_given, is_wanted) {
@@ -162,21 +154,15 @@ impl FromFields for DecideLine {
                 _ => {}
             }
         }
-        decided
     }
 }
 
-/// Revocation of a decision.
-#[derive(Object)]
-struct RevokeDecision {
-    /// Reason for the revocation. Stored encrypted.
-    #[oai(validator(min_length = 1, max_length = 500))]
-    reason: String,
-}
-
-impl FromFields for RevokeDecision {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { reason: fields.required("reason", text(1..=500)) }
+body! {
+    /// Revocation of a decision.
+    #[derive(Object)]
+    struct RevokeDecision {
+        /// Reason for the revocation. Stored encrypted.
+        reason: String = required(text(1..=500)),
     }
 }
 
@@ -194,7 +180,7 @@ fn named(name: &str, value: Option<String>, default: String) -> Result<String, A
     Ok(optional(name, value)?.unwrap_or(default))
 }
 
-async fn statement_of(state: &State<'_>, id: i64) -> Result<Statement, ApiError> {
+async fn statement_of(state: &State<'_>, id: StatementId) -> Result<reconciliation::BankStatement, ApiError> {
     statements::find(state.ledger.pool(), FIRST_SHARD, id).await?.ok_or_else(not_found)
 }
 
@@ -332,7 +318,7 @@ impl BankStatements {
     ) -> Result<Matched, ApiError> {
         let page = Page::of(page.0, limit.0, 100, 1_000)?;
         let tolerance = tolerance(days.0, amount.0)?;
-        let statement = statement_of(&state, id.0).await?;
+        let statement = statement_of(&state, StatementId(id.0)).await?;
         let shards: Vec<ShardId> = state.ledger.shards().collect();
         let mut matching =
             kept::run(state.ledger.pool(), &state.keyring, &shards, &statement, tolerance, Limits::default()).await?;
@@ -375,8 +361,10 @@ impl BankStatements {
     ) -> Result<Reply<BankStatement>, ApiError> {
         let DecideLine { decision, transaction_id, payout_id, reason } = body.0;
         let (decision, field) = match decision {
-            LineDecision::Funding => (Decision::Funding { transaction_id: transaction_id.unwrap_or_default() }, "transaction_id"),
-            LineDecision::Payout => (Decision::Payout { payout_id: payout_id.unwrap_or_default() }, "payout_id"),
+            LineDecision::Funding => {
+                (Decision::Funding { transaction_id: TransactionId(transaction_id.unwrap_or_default()) }, "transaction_id")
+            }
+            LineDecision::Payout => (Decision::Payout { payout_id: PayoutId(payout_id.unwrap_or_default()) }, "payout_id"),
             LineDecision::Ignored => (Decision::Ignored, "decision"),
         };
         let shards: Vec<ShardId> = state.ledger.shards().collect();
@@ -384,7 +372,7 @@ impl BankStatements {
             return Err(ApiError::invalid(field, "does not exist, or is not a funding or a paid payout"));
         }
         let reason = Secret::new(reason);
-        let command = Command::DecideMatch(DecideMatch { statement_id: id.0, line: line.0, decision, reason });
+        let command = Command::DecideMatch(DecideMatch { statement_id: StatementId(id.0), line: line.0, decision, reason });
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))
     }
@@ -404,7 +392,7 @@ impl BankStatements {
         body: StrictJson<RevokeDecision>,
     ) -> Result<Reply<BankStatement>, ApiError> {
         let reason = Secret::new(body.0.reason);
-        let command = commands::RevokeMatchDecision { statement_id: id.0, line: line.0, reason };
+        let command = commands::RevokeMatchDecision { statement_id: StatementId(id.0), line: line.0, reason };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Statement { statement, .. } => statement)?.into()))
     }

@@ -2,40 +2,36 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::catalogue::{self as domain, Denominations, ProductChange, ProductDetails};
-use ledger_events::{MoneyError, Percent};
+use ledger_events::{CategoryId, MoneyError, Percent, ProductId};
 use ledger_projections::catalogue::{self, ProductFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::MaybeUndefined;
 use poem_openapi::{Object, OpenApi};
-use serde_json::value::RawValue;
 
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::{Fields, FromFields, body};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::problems::Read;
 use crate::api::products::{DenominationType, Product, page_of};
-use crate::api::readers::{boolean, integer, line, list, money, one_of, text};
+use crate::api::readers::{boolean, id, integer, line, list, money, one_of, text};
 use crate::api::reference::{Category, country, currency};
 use crate::api::reply::{Created, Listed, Reply};
 use crate::api::scalars::{Money, Text};
-use crate::api::state::{ApiState, State, Tag, amounts, listed, origin, parsed_currency, rows_of, time};
+use crate::api::state::{ApiState, State, Tag, amounts, listed, not_found, origin, parsed_currency, rows_of, time};
 use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 
 /// Maximum number of units in one order of any product. Each unit is a line in the order's events.
-const MAX_QUANTITY: i64 = 10_000;
+const MAX_QUANTITY: i32 = 10_000;
 
 /// A new product.
 #[derive(Object)]
 struct AddProduct {
     /// Display name of the product.
-    #[oai(validator(min_length = 1, max_length = 200))]
     name: String,
     /// Brand of the card.
-    #[oai(validator(min_length = 1, max_length = 100))]
     brand: String,
     /// Category of the product. Default: none.
     category_id: Option<i64>,
@@ -55,13 +51,10 @@ struct AddProduct {
     /// Largest face value of a `RANGE` product.
     max_denomination: Option<Money>,
     /// Maximum number of units in one order, 1 to 10,000.
-    #[oai(validator(minimum(value = "1"), maximum(value = "10000")))]
     max_quantity: i32,
     /// Description of the product, for people. Default: empty.
-    #[oai(validator(max_length = 5000))]
     description: Option<String>,
     /// Terms of use, for people. Default: empty.
-    #[oai(validator(max_length = 20000))]
     terms: Option<String>,
     /// Whether the product can be ordered. Default: true.
     is_active: Option<bool>,
@@ -72,10 +65,8 @@ struct AddProduct {
 #[derive(Object)]
 struct ChangeProduct {
     /// Display name of the product.
-    #[oai(validator(min_length = 1, max_length = 200))]
     name: Option<String>,
     /// Brand of the card.
-    #[oai(validator(min_length = 1, max_length = 100))]
     brand: Option<String>,
     /// Category of the product. Null removes the product from its category.
     category_id: MaybeUndefined<i64>,
@@ -95,20 +86,14 @@ struct ChangeProduct {
     /// Largest face value of a `RANGE` product.
     max_denomination: Option<Money>,
     /// Maximum number of units in one order, 1 to 10,000.
-    #[oai(validator(minimum(value = "1"), maximum(value = "10000")))]
     max_quantity: Option<i32>,
     /// Description of the product, for people.
-    #[oai(validator(max_length = 5000))]
     description: Option<String>,
     /// Terms of use, for people.
-    #[oai(validator(max_length = 20000))]
     terms: Option<String>,
     /// Whether the product can be ordered.
     is_active: Option<bool>,
 }
-
-const DENOMINATION_TYPES: [(&str, DenominationType); 2] =
-    [("FIXED", DenominationType::Fixed), ("RANGE", DenominationType::Range)];
 
 /// Fields that define a product's face values, besides `denomination_type`.
 struct FaceValues {
@@ -178,13 +163,9 @@ impl FaceValues {
     }
 }
 
-fn max_quantity(value: &RawValue) -> Read<i32> {
-    Ok(i32::try_from(integer(1..=MAX_QUANTITY)(value)?).unwrap_or_default())
-}
-
 impl FromFields for AddProduct {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let denomination_type = fields.nullable("denomination_type", one_of(&DENOMINATION_TYPES)).flatten();
+        let denomination_type = fields.nullable("denomination_type", one_of).flatten();
         if denomination_type.is_none() {
             fields.missing("denomination_type");
         }
@@ -192,14 +173,14 @@ impl FromFields for AddProduct {
         Self {
             name: fields.required("name", line(1..=200)),
             brand: fields.required("brand", line(1..=100)),
-            category_id: fields.optional("category_id", integer(1..=i64::MAX)),
+            category_id: fields.optional("category_id", id),
             country: fields.required("country", country),
             currency: fields.required("currency", currency),
             denomination_type: denomination_type.unwrap_or_default(),
             denominations: fixed,
             min_denomination: least,
             max_denomination: most,
-            max_quantity: fields.required("max_quantity", max_quantity),
+            max_quantity: fields.required("max_quantity", integer(1..=MAX_QUANTITY)),
             description: fields.optional("description", text(0..=5000)),
             terms: fields.optional("terms", text(0..=20_000)),
             is_active: fields.optional("is_active", boolean),
@@ -213,7 +194,7 @@ impl AddProduct {
         Ok(ProductDetails {
             name: self.name,
             brand: self.brand,
-            category_id: self.category_id,
+            category_id: self.category_id.map(CategoryId),
             country: self.country,
             currency: parsed_currency(&self.currency)?,
             denominations: face_values.of(self.denomination_type)?,
@@ -221,21 +202,20 @@ impl AddProduct {
             description: self.description.unwrap_or_default(),
             terms: self.terms.unwrap_or_default(),
             is_active: self.is_active.unwrap_or(true),
+            stock_thresholds: vec![],
         })
     }
 }
 
 impl FromFields for ChangeProduct {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        if fields.is_empty() {
-            fields.problem("body", "must contain at least one field");
-        }
-        let denomination_type = fields.optional("denomination_type", one_of(&DENOMINATION_TYPES));
+        fields.require_any();
+        let denomination_type = fields.optional("denomination_type", one_of);
         let FaceValues { fixed, least, most } = FaceValues::read(fields, denomination_type);
         Self {
             name: fields.optional("name", line(1..=200)),
             brand: fields.optional("brand", line(1..=100)),
-            category_id: match fields.nullable("category_id", integer(1..=i64::MAX)) {
+            category_id: match fields.nullable("category_id", id) {
                 None => MaybeUndefined::Undefined,
                 Some(category) => MaybeUndefined::from_opt_null(category),
             },
@@ -245,7 +225,7 @@ impl FromFields for ChangeProduct {
             denominations: fixed,
             min_denomination: least,
             max_denomination: most,
-            max_quantity: fields.optional("max_quantity", max_quantity),
+            max_quantity: fields.optional("max_quantity", integer(1..=MAX_QUANTITY)),
             description: fields.optional("description", text(0..=5000)),
             terms: fields.optional("terms", text(0..=20_000)),
             is_active: fields.optional("is_active", boolean),
@@ -262,7 +242,7 @@ impl ChangeProduct {
             category_id: match self.category_id {
                 MaybeUndefined::Undefined => None,
                 MaybeUndefined::Null => Some(None),
-                MaybeUndefined::Value(category) => Some(Some(category)),
+                MaybeUndefined::Value(category) => Some(Some(CategoryId(category))),
             },
             country: self.country,
             currency: self.currency.as_deref().map(parsed_currency).transpose()?,
@@ -275,19 +255,14 @@ impl ChangeProduct {
     }
 }
 
-/// A new category of products.
-#[derive(Object)]
-struct AddCategory {
-    /// Display name of the category.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    name: String,
-    /// Parent category. Default: none.
-    parent_id: Option<i64>,
-}
-
-impl FromFields for AddCategory {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { name: fields.required("name", line(1..=100)), parent_id: fields.optional("parent_id", integer(1..=i64::MAX)) }
+body! {
+    /// A new category of products.
+    #[derive(Object)]
+    struct AddCategory {
+        /// Display name of the category.
+        name: String = required(line(1..=100)),
+        /// Parent category. Default: none.
+        parent_id: Option<i64> = optional(id),
     }
 }
 
@@ -345,8 +320,9 @@ impl Catalogue {
     ) -> Result<Listed<Product>, ApiError> {
         let page = page_of(page.0, limit.0, per_page.0)?;
         let filter = ProductFilter {
+            ids: None,
             is_active: is_active.0,
-            category_id: category_id.0,
+            category_id: category_id.0.map(CategoryId),
             country: country.0,
             currency: currency.0,
             search: search.0,
@@ -355,6 +331,21 @@ impl Catalogue {
         };
         let found = catalogue::list(state.ledger.pool(), &filter, rows_of(page)).await?;
         Ok(listed(found, page, |product| undiscounted(&state, product)))
+    }
+
+    /// Retrieve any product
+    ///
+    /// Returns a product, also an inactive one. `discount` is always "0.00", because discounts depend on the account.
+    #[oai(path = "/products/:id", method = "get", operation_id = "get_any_product")]
+    async fn get_product(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+    ) -> Result<Reply<Product>, ApiError> {
+        let product = catalogue::find(state.ledger.pool(), ProductId(id.0)).await?.ok_or_else(not_found)?;
+        Ok(Reply(undiscounted(&state, product)))
     }
 
     /// Change a product
@@ -369,7 +360,7 @@ impl Catalogue {
         id: Path<i64>,
         body: StrictJson<ChangeProduct>,
     ) -> Result<Reply<Product>, ApiError> {
-        let command = commands::ChangeProduct { product_id: id.0, change: body.0.change()? };
+        let command = commands::ChangeProduct { product_id: ProductId(id.0), change: body.0.change()? };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(undiscounted(&state, answered!(answer, CommandResult::Product(product) => product)?)))
     }
@@ -383,7 +374,7 @@ impl Catalogue {
         body: StrictJson<AddCategory>,
     ) -> Result<Created<Category>, ApiError> {
         let AddCategory { name, parent_id } = body.0;
-        let command = commands::AddCategory { name, parent_id };
+        let command = commands::AddCategory { name, parent_id: parent_id.map(CategoryId) };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         Ok(Created(answered!(answer, CommandResult::Category(category) => category)?.into()))
     }

@@ -1,33 +1,36 @@
 //! `/admin/v1/credentials`: API credentials of accounts. They are shown once, when they are issued.
 
-use ledger_events::{AccountId, CredentialId, ShardId};
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, CredentialId, ShardId, account};
 use ledger_projections::accounts;
-use poem_openapi::param::Path;
+use ledger_projections::state::State as _;
+use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use crate::access::{Operator, last_used};
 use crate::api::body::{NoFields, StrictJson};
-use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential};
+use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential, KeyScope};
 use crate::api::error::ApiError;
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::body;
 use crate::api::outcome::answered;
+use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::boolean;
-use crate::api::reply::{Created, NoStore, Reply};
-use crate::api::state::{ApiState, State, Tag, not_found, origin};
+use crate::api::reply::{Created, Listed, NoStore, Plural, Reply};
+use crate::api::scalars::Timestamp;
+use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
 
-/// Change of a credential.
-#[derive(Object)]
-struct ChangeCredential {
-    /// Whether every request with this credential must carry a valid `X-Signature` header.
-    hmac_required: bool,
-}
-
-impl FromFields for ChangeCredential {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { hmac_required: fields.required("hmac_required", boolean) }
+body! {
+    /// Change of a credential.
+    #[derive(Object)]
+    struct ChangeCredential {
+        /// Whether every request with this credential must carry a valid `X-Signature` header.
+        hmac_required: bool = required(boolean),
     }
 }
 
@@ -40,6 +43,49 @@ struct CredentialSigning {
     hmac_required: bool,
     /// Secret to sign requests with. Present only in the response that creates it.
     signing_secret: Option<String>,
+}
+
+/// An API credential of an account, without its key and secret.
+#[derive(Object, Serialize)]
+struct AccountCredential {
+    #[oai(flatten)]
+    #[serde(flatten)]
+    credential: Credential,
+    /// Whether every request with this credential must carry a valid `X-Signature` header.
+    hmac_required: bool,
+    /// Operations that the credential may use; null means all.
+    scopes: Option<Vec<KeyScope>>,
+    /// Time from which on requests with the credential are refused; null means never.
+    expires_at: Option<Timestamp>,
+    /// Networks that requests with the credential may come from; null means any.
+    allowed_networks: Option<Vec<String>>,
+    /// Time of the last request with the credential, exact to about a minute; null if there was none yet.
+    last_used_at: Option<Timestamp>,
+    /// Time at which the credential was issued.
+    created_at: Timestamp,
+    /// Time of the credential's latest change.
+    updated_at: Timestamp,
+}
+
+impl Plural for AccountCredential {
+    const PLURAL: &'static str = "credentials";
+}
+
+impl AccountCredential {
+    fn of(credential: account::Credential, last_used: &HashMap<CredentialId, DateTime<Utc>>) -> Self {
+        let restrictions = &credential.restrictions;
+        let networks: Vec<String> = restrictions.allowed_networks.iter().map(ToString::to_string).collect();
+        Self {
+            hmac_required: credential.hmac_required,
+            scopes: restrictions.scopes.as_ref().map(|scopes| scopes.iter().map(KeyScope::from).collect()),
+            expires_at: restrictions.expires_at.map(Into::into),
+            allowed_networks: (!networks.is_empty()).then_some(networks),
+            last_used_at: last_used.get(&credential.id).copied().map(Into::into),
+            created_at: credential.created_at.into(),
+            updated_at: credential.updated_at.into(),
+            credential: credential.into(),
+        }
+    }
 }
 
 pub struct Credentials;
@@ -58,8 +104,33 @@ impl Credentials {
         id: Path<i64>,
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
-        let shard = state.shard_of(id.0).await?;
-        credentials::issue(&state, shard, id.0, &body.0, caller.0.0.actor()).await
+        let id = AccountId(id.0);
+        let shard = state.shard_of(id).await?;
+        credentials::issue(&state, shard, id, &body.0, caller.0.0.actor()).await
+    }
+
+    /// List an account's credentials
+    ///
+    /// Returns the API credentials of an account, newest first, revoked ones included.
+    #[oai(path = "/accounts/:id/credentials", method = "get", operation_id = "list_credentials")]
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+        /// Page number, from 1. Default: 1.
+        page: Query<Option<i64>>,
+        /// Credentials per page, 1 to 100. Default: 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<AccountCredential>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        state.shard_of(AccountId(id.0)).await?;
+        let pool = state.ledger.pool();
+        let found = accounts::list_credentials(pool, AccountId(id.0), rows_of(page)).await?;
+        let ids: Vec<CredentialId> = found.rows.iter().map(|credential| credential.id).collect();
+        let last_used = last_used(pool, &ids).await?;
+        Ok(listed(found, page, |credential| AccountCredential::of(credential, &last_used)))
     }
 
     /// Require or waive request signatures
@@ -75,10 +146,11 @@ impl Credentials {
         id: Path<i64>,
         body: StrictJson<ChangeCredential>,
     ) -> Result<NoStore<Reply<CredentialSigning>>, ApiError> {
-        let (shard, account_id) = owner(&state, id.0).await?;
+        let id = CredentialId(id.0);
+        let (shard, account_id) = owner(&state, id).await?;
         let command = commands::SetHmacRequired {
             account_id,
-            credential_id: id.0,
+            credential_id: id,
             is_required: body.0.hmac_required,
             new_secret: random_secret(),
         };
@@ -86,7 +158,7 @@ impl Credentials {
         let (credential, secret) =
             answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
         Ok(NoStore(Reply(CredentialSigning {
-            id: credential.id,
+            id: credential.id.0,
             hmac_required: credential.hmac_required,
             signing_secret: secret.map(|secret| secret.expose().to_owned()),
         })))
@@ -104,8 +176,9 @@ impl Credentials {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Credential>, ApiError> {
-        let (shard, account_id) = owner(&state, id.0).await?;
-        let command = commands::RevokeCredential { account_id, credential_id: id.0 };
+        let id = CredentialId(id.0);
+        let (shard, account_id) = owner(&state, id).await?;
+        let command = commands::RevokeCredential { account_id, credential_id: id };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         Ok(Reply(answered!(answer, CommandResult::Credential(credential) => credential)?.into()))
     }
@@ -115,7 +188,7 @@ impl Credentials {
 async fn owner(state: &ApiState, id: CredentialId) -> Result<(ShardId, AccountId), ApiError> {
     let mut connection = state.ledger.pool().acquire().await?;
     for shard in state.ledger.shards() {
-        if let Some(known) = accounts::load_credentials(&mut connection, shard, &[id]).await?.pop() {
+        if let Some(known) = account::Credential::load(&mut connection, shard, &[id]).await?.pop() {
             return Ok((shard, known.account_id));
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures::stream::try_unfold;
 use ledger_database::PgPool;
-use ledger_events::{Event, Position, ShardId};
+use ledger_events::{AccountId, Event, Position, ShardId};
 use poem::http::header;
 use poem::{Body, FromRequest, IntoResponse, Request, RequestBody, Response};
 use poem_openapi::param::Query;
@@ -141,7 +141,7 @@ fn position(name: &str, position: Option<Position>) -> Result<Option<Position>, 
 }
 
 /// Reads a comma-separated list of event types.
-fn types(text: Option<&str>) -> Result<Vec<String>, ApiError> {
+pub(super) fn types(text: Option<&str>) -> Result<Vec<String>, ApiError> {
     let named = text.into_iter().flat_map(|text| text.split(',')).map(str::trim);
     named
         .map(|name| match Event::types().any(|(_, known, _)| known == name) {
@@ -198,7 +198,7 @@ impl Events {
         };
         let stream = stream.0.map(|text| text.parse::<Stream>()).transpose();
         let stream = stream.map_err(|problem| ApiError::invalid("stream", problem))?;
-        let filter = Filter { account_id: account_id.0, types: types(event_types.0.as_deref())? };
+        let filter = Filter { account_id: account_id.0.map(AccountId), types: types(event_types.0.as_deref())? };
         let pool = state.ledger.pool();
         let head = reader::head(pool, shard).await?;
         let (from, to) = range.resolve(pool, shard, head).await?;

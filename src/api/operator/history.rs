@@ -1,22 +1,21 @@
 //! `/admin/v1/orders/:id/history`: the history of an order, and the `as_of` parameter of operators' routes.
 
 use ledger_database::PgPool;
-use ledger_events::{Position, ShardId};
-use ledger_projections::deliveries;
+use ledger_events::{OrderId, Position, ShardId};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use crate::access::Operator;
 use crate::api::error::ApiError;
+use crate::api::history::{HistoryActor, HistoryDelivery, shown};
 use crate::api::principal::Caller;
 use crate::api::reply::Reply;
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, not_found};
 use crate::api::transactions::Transaction;
 use crate::ledger::history::{self, AsOf, AsOfError};
-use crate::ledger::timeline::{self, Timeline, TimelineDelivery, TimelineEntry, Who};
-use crate::secrets::seal::Secret;
+use crate::ledger::timeline::{self, Timeline, TimelineEntry};
 
 /// Resolves `as_of` to a position of the log. Returns `None` if it is absent.
 ///
@@ -73,146 +72,35 @@ struct HistoryEntry {
     deliveries: Vec<HistoryDelivery>,
 }
 
-/// Person or process that caused an event.
-#[derive(Object, Serialize)]
-struct HistoryActor {
-    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
-    kind: String,
-    /// Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
-    actor_id: Option<i64>,
-    /// Name of the credential or operator, or the user's email address, if known.
-    name: Option<String>,
-}
-
-/// A delivery to a webhook.
-#[derive(Object, Serialize)]
-struct HistoryDelivery {
-    /// Unique identifier of the delivery.
-    delivery_id: i64,
-    /// Unique identifier of the webhook.
-    webhook_id: i64,
-    /// Name of the webhook; null after it is erased.
-    webhook_name: Option<String>,
-    /// Replay that created the delivery; null if the event itself created it.
-    replay_id: Option<i64>,
-    /// Event type that the webhook receives.
-    event_type: String,
-    /// Status of the delivery: `pending`, `delivered` or `failed`.
-    status: String,
-    /// Number of attempts with a known outcome.
-    attempt_count: i16,
-    /// Time at which the delivery was created.
-    created_at: Timestamp,
-    /// Time at which the next attempt is due; null if none is planned.
-    next_attempt_at: Option<Timestamp>,
-    /// Attempts that are still stored, oldest first.
-    attempts: Vec<HistoryAttempt>,
-    /// Retries that were requested for the delivery.
-    retries: Vec<HistoryRetry>,
-}
-
-/// An attempt to send a delivery.
-#[derive(Object, Serialize)]
-struct HistoryAttempt {
-    /// Number of the attempt, from 1. An attempt with an unknown outcome is repeated under the same number.
-    attempt: i16,
-    /// `X-Request-ID` that the attempt was sent with.
-    request_id: String,
-    /// Time at which the attempt started.
-    started_at: Timestamp,
-    /// Outcome: `delivered`, `failed`, `in_flight`, or `unknown` if the attempt was interrupted before its outcome was
-    /// recorded.
-    outcome: String,
-    /// HTTP status of the receiver's response, if there was one.
-    response_status: Option<i16>,
-    /// Response time of the receiver, in milliseconds.
-    response_time_ms: Option<i32>,
-    /// Reason for the failure, if the attempt failed.
-    error: Option<String>,
-}
-
-/// A request to retry a failed delivery.
-#[derive(Object, Serialize)]
-struct HistoryRetry {
-    /// Time of the request.
-    requested_at: Timestamp,
-    /// Actor that requested the retry.
-    actor: HistoryActor,
-}
-
-fn shown(text: Secret) -> String {
-    text.expose().to_owned()
-}
-
-impl From<Who> for HistoryActor {
-    fn from(who: Who) -> Self {
-        let (kind, actor_id) = who.actor.kind();
-        Self { kind: kind.to_owned(), actor_id, name: who.name.map(shown) }
-    }
-}
-
-impl From<deliveries::Attempt> for HistoryAttempt {
-    fn from(attempt: deliveries::Attempt) -> Self {
-        Self {
-            attempt: attempt.attempt,
-            request_id: attempt.request_id.to_string(),
-            started_at: attempt.started_at.into(),
-            outcome: timeline::outcome(&attempt).to_owned(),
-            response_status: attempt.response_status,
-            response_time_ms: attempt.response_time_ms,
-            error: attempt.error,
-        }
-    }
-}
-
-impl From<TimelineDelivery> for HistoryDelivery {
-    fn from(telling: TimelineDelivery) -> Self {
-        let TimelineDelivery { told, webhook_name, retries } = telling;
-        Self {
-            delivery_id: told.id,
-            webhook_id: told.webhook_id,
-            webhook_name: webhook_name.map(shown),
-            replay_id: Some(told.replay_id).filter(|id| *id > 0),
-            event_type: told.event_type,
-            status: told.status,
-            attempt_count: told.attempt_count,
-            created_at: told.created_at.into(),
-            next_attempt_at: told.next_attempt_at.map(Into::into),
-            attempts: told.attempts.into_iter().map(Into::into).collect(),
-            retries: retries.into_iter().map(|(at, who)| HistoryRetry { requested_at: at.into(), actor: who.into() }).collect(),
-        }
-    }
-}
-
 impl From<TimelineEntry> for HistoryEntry {
-    fn from(chapter: TimelineEntry) -> Self {
-        let moment = chapter.recorded.moment;
+    fn from(entry: TimelineEntry) -> Self {
+        let moment = entry.recorded.moment;
         Self {
             position: moment.position,
             event_id: moment.event_id.to_string(),
-            event_type: chapter.recorded.event.type_and_version().0.to_owned(),
+            event_type: entry.recorded.event.type_and_version().0.to_owned(),
             recorded_at: moment.recorded_at.into(),
-            actor: chapter.actor.into(),
-            request_id: chapter.recorded.metadata.request_id,
-            description: chapter.description,
-            reason: chapter.reason.map(shown),
-            transaction: chapter.movement.map(Into::into),
-            deliveries: chapter.deliveries.into_iter().map(Into::into).collect(),
+            actor: entry.actor.into(),
+            request_id: entry.recorded.metadata.request_id,
+            description: entry.description,
+            reason: entry.reason.map(shown),
+            transaction: entry.movement.map(Into::into),
+            deliveries: entry.deliveries.into_iter().map(Into::into).collect(),
         }
     }
 }
 
 impl OrderHistory {
-    pub fn of(story: Timeline, as_of_position: Option<Position>) -> Self {
-        let order = story.order;
+    pub fn of(timeline: Timeline, as_of_position: Option<Position>) -> Self {
+        let order = timeline.order;
         Self {
-            order_id: order.id,
-            account_id: order.placed.account_id,
+            order_id: order.id.0,
+            account_id: order.placed.account_id.0,
             reference_code: order.placed.reference_code,
             status: order.status.as_str().to_owned(),
             as_of_position,
-            entries: story.chapters.into_iter().map(Into::into).collect(),
-            entries_left_out: story.left_out,
+            entries: timeline.entries.into_iter().map(Into::into).collect(),
+            entries_left_out: timeline.left_out,
         }
     }
 }
@@ -238,10 +126,11 @@ impl Histories {
         /// End of the history: a position of the log, an RFC 3339 time, or a date (midnight UTC). Default: now.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<OrderHistory>, ApiError> {
+        let id = OrderId(id.0);
         let pool = state.ledger.pool();
-        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
+        let shard = state.ledger.shard_of_order(id).await?.ok_or_else(not_found)?;
         let upto = as_of_position(pool, shard, as_of.0.as_deref()).await?;
-        let story = timeline::of_order(pool, Some(&state.keyring), shard, id.0, upto).await?.ok_or_else(not_found)?;
-        Ok(Reply(OrderHistory::of(story, upto)))
+        let timeline = timeline::of_order(pool, Some(&state.keyring), shard, id, upto).await?.ok_or_else(not_found)?;
+        Ok(Reply(OrderHistory::of(timeline, upto)))
     }
 }

@@ -1,5 +1,6 @@
-//! `/admin/v1/products/:id/image`: upload of a product's image as raw bytes.
+//! `/admin/v1/products/:id/image`: a product's image as raw bytes.
 
+use ledger_events::ProductId;
 use ledger_events::catalogue::{ImageType, ProductImageSet};
 use ledger_projections::catalogue;
 use poem::{Request, RequestBody};
@@ -9,9 +10,10 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, OpenApi}
 use sha2::{Digest, Sha256};
 
 use super::catalogue::undiscounted;
+use crate::access::Operator;
 use crate::api::body::read;
 use crate::api::error::{ApiError, Code};
-use crate::api::images::binary;
+use crate::api::images::{Picture, binary};
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
 use crate::api::products::Product;
@@ -57,6 +59,23 @@ pub struct Images;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Catalogue")]
 impl Images {
+    /// Download a product's image
+    ///
+    /// Returns the bytes of the current image of a product, also of an inactive one. 404 if it has none.
+    #[oai(path = "/products/:id/image", method = "get", operation_id = "get_any_product_image")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+    ) -> Result<Picture, ApiError> {
+        let id = ProductId(id.0);
+        let product = catalogue::find(state.ledger.pool(), id).await?;
+        let image = product.and_then(|product| product.image).ok_or_else(not_found)?;
+        Picture::load(&state, id, &image).await
+    }
+
     /// Set a product's image
     ///
     /// Uploads a PNG, JPEG or WebP image of at most 2 MiB. It replaces the current image.
@@ -69,18 +88,19 @@ impl Images {
         id: Path<i64>,
         body: ImageBytes,
     ) -> Result<Reply<Product>, ApiError> {
+        let id = ProductId(id.0);
         let pool = state.ledger.pool();
         // An image of a product that does not exist is not stored.
-        catalogue::find(pool, id.0).await?.ok_or_else(not_found)?;
+        catalogue::find(pool, id).await?.ok_or_else(not_found)?;
         let sha256: [u8; 32] = Sha256::digest(&body.bytes).into();
         let size = i32::try_from(body.bytes.len()).map_err(ApiError::internal)?;
-        images::store(pool, id.0, &sha256, &body.bytes).await?;
+        images::store(pool, id, &sha256, &body.bytes).await?;
         let image = ProductImageSet { sha256: hex::encode(sha256), content_type: body.content_type, size };
-        let command = commands::SetProductImage { product_id: id.0, image };
+        let command = commands::SetProductImage { product_id: id, image };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         let product = answered!(answer, CommandResult::Product(product) => product)?;
         // If the deletion fails, the next upload deletes the remaining images.
-        if let Err(error) = images::forget_others(pool, id.0, &sha256).await {
+        if let Err(error) = images::forget_others(pool, id, &sha256).await {
             tracing::warn!(product_id = id.0, %error, "failed to delete replaced images; the next upload retries");
         }
         Ok(Reply(undiscounted(&state, product)))

@@ -2,18 +2,43 @@
 
 use std::net::IpAddr;
 
-use poem_openapi::param::Path;
+use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use crate::access::Operator;
+use crate::access::blocks::{self, ActiveBlock};
 use crate::access::limits::source_network;
 use crate::api::body::NoFields;
 use crate::api::error::ApiError;
 use crate::api::outcome::answered;
+use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::reply::Reply;
-use crate::api::state::{State, Tag, not_found, origin};
+use crate::api::reply::{Listed, Plural, Reply};
+use crate::api::scalars::Timestamp;
+use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, FIRST_SHARD, commands};
+
+/// An active login block. All requests from the address are refused until it ends.
+#[derive(Object, Serialize)]
+pub struct IpBlock {
+    /// Blocked IP address. An IPv6 address stands for its /64 network.
+    ip: String,
+    /// Time at which the block began.
+    started_at: Timestamp,
+    /// Time at which the block ends.
+    ends_at: Timestamp,
+}
+
+impl Plural for IpBlock {
+    const PLURAL: &'static str = "ip_blocks";
+}
+
+impl From<ActiveBlock> for IpBlock {
+    fn from(block: ActiveBlock) -> Self {
+        Self { ip: block.ip, started_at: block.started_at.into(), ends_at: block.ends_at.into() }
+    }
+}
 
 /// A login block that was lifted.
 #[derive(Object, Serialize)]
@@ -26,6 +51,23 @@ pub struct IpBlocks;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Accounts")]
 impl IpBlocks {
+    /// List login blocks
+    ///
+    /// Returns the active blocks of IP addresses, newest first.
+    #[oai(path = "/ip-blocks", method = "get", operation_id = "list_ip_blocks")]
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Page number, from 1. Default: 1.
+        page: Query<Option<i64>>,
+        /// Blocks per page, 1 to 100. Default: 20.
+        limit: Query<Option<i64>>,
+    ) -> Result<Listed<IpBlock>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        Ok(listed(blocks::list(state.ledger.pool(), rows_of(page)).await?, page, IpBlock::from))
+    }
+
     /// Lift a login block
     ///
     /// The address can call again immediately, and its login counter is reset. An IPv6 address stands for its /64

@@ -1,7 +1,7 @@
 //! `/admin/v1/orders`: orders of every account.
 
 use chrono::{DateTime, Utc};
-use ledger_events::order;
+use ledger_events::{AccountId, OrderId, ProductId, order};
 use ledger_projections::orders::{self, OrderFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
@@ -45,7 +45,7 @@ pub struct AnyOrder {
 
 impl AnyOrder {
     pub fn of(order: order::Order, as_of_position: Option<i64>, texts: &Texts) -> Self {
-        Self { account_id: order.placed.account_id, as_of_position, order: Order::with_texts(order, texts) }
+        Self { account_id: order.placed.account_id.0, as_of_position, order: Order::with_texts(order, texts) }
     }
 }
 
@@ -55,7 +55,7 @@ impl Plural for AccountOrder {
 
 impl AccountOrder {
     fn with_texts(order: order::Order, texts: &Texts) -> Self {
-        Self { account_id: order.placed.account_id, order: Order::with_texts(order, texts) }
+        Self { account_id: order.placed.account_id.0, order: Order::with_texts(order, texts) }
     }
 }
 
@@ -93,9 +93,9 @@ impl Orders {
     ) -> Result<Listed<AccountOrder>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let filter = OrderFilter {
-            account_id: account_id.0,
+            account_id: account_id.0.map(AccountId),
             status: status.0.map(Into::into),
-            product_id: product_id.0,
+            product_id: product_id.0.map(ProductId),
             reference_code: reference_code.0,
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
@@ -134,12 +134,13 @@ impl Orders {
         /// means right after its event. Default: the current state.
         as_of: Query<Option<String>>,
     ) -> Result<Reply<AnyOrder>, ApiError> {
+        let id = OrderId(id.0);
         let pool = state.ledger.pool();
-        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
+        let shard = state.ledger.shard_of_order(id).await?.ok_or_else(not_found)?;
         let as_of_position = as_of_position(pool, shard, as_of.0.as_deref()).await?;
         let order = match as_of_position {
-            Some(position) => history::order_at(pool, shard, id.0, position).await?,
-            None => orders::find(pool, shard, id.0, None).await?,
+            Some(position) => history::order_at(pool, shard, id, position).await?,
+            None => orders::find(pool, shard, id, None).await?,
         };
         let order = order.ok_or_else(not_found)?;
         let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
@@ -158,10 +159,11 @@ impl Orders {
         id: Path<i64>,
         body: OptionalJson<CancelOrder>,
     ) -> Result<Reply<AccountOrder>, ApiError> {
-        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
-        let command = commands::CancelOrder { account_id: None, order_id: id.0, reason: body.0.reason.map(Secret::new) };
+        let id = OrderId(id.0);
+        let shard = state.ledger.shard_of_order(id).await?.ok_or_else(not_found)?;
+        let command = commands::CancelOrder { account_id: None, order_id: id, reason: body.0.reason.map(Secret::new) };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let view = answered!(answer, CommandResult::Order(view) => view)?;
-        Ok(Reply(AccountOrder { account_id: view.order.placed.account_id, order: Order::of_view(&view) }))
+        Ok(Reply(AccountOrder { account_id: view.order.placed.account_id.0, order: Order::of_view(&view) }))
     }
 }

@@ -1,16 +1,17 @@
 //! `/admin/v1/payouts`: payouts of every account, and how operators settle them.
 
 use chrono::{DateTime, Utc};
-use ledger_events::payout;
+use ledger_events::{AccountId, BeneficiaryId, PayoutId, WalletId, payout};
 use ledger_projections::payouts::{self, PayoutFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
+use super::approvals::Supervised;
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::{Fields, body};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::payouts::{Payout, PayoutStatus, texts_of};
@@ -18,7 +19,7 @@ use crate::api::principal::{Caller, Finance};
 use crate::api::readers::{one_of, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
-use crate::ledger::commands::PayoutOutcome;
+use crate::ledger::commands::{MoneyChange, PayoutOutcome, Supervise};
 use crate::ledger::texts::Texts;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::Secret;
@@ -49,27 +50,24 @@ enum SettledStatus {
     Failed,
 }
 
-/// Outcome to record for a payout.
-#[derive(Object)]
-struct SettlePayout {
-    /// Outcome of the payout.
-    status: SettledStatus,
-    /// Reason for the failure, shown to the client. Allowed with `FAILED` only. Stored encrypted.
-    #[oai(validator(min_length = 1, max_length = 500))]
-    failure_reason: Option<String>,
+body! {
+    /// Outcome to record for a payout.
+    #[derive(Object)]
+    struct SettlePayout {
+        /// Outcome of the payout.
+        status: SettledStatus = required(one_of),
+        /// Reason for the failure, shown to the client. Allowed with `FAILED` only. Stored encrypted.
+        failure_reason: Option<String> = optional(text(1..=500)),
+    }
+    check SettlePayout::check
 }
 
-impl FromFields for SettlePayout {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let statuses = [("PAID", SettledStatus::Paid), ("FAILED", SettledStatus::Failed)];
-        let settled = Self {
-            status: fields.required("status", one_of(&statuses)),
-            failure_reason: fields.optional("failure_reason", text(1..=500)),
-        };
-        if settled.status == SettledStatus::Paid && settled.failure_reason.is_some() {
+impl SettlePayout {
+    /// Checks the rules between fields.
+    fn check(&self, fields: &mut Fields<'_>) {
+        if self.status == SettledStatus::Paid && self.failure_reason.is_some() {
             fields.problem("failure_reason", "is allowed with FAILED only");
         }
-        settled
     }
 }
 
@@ -107,10 +105,10 @@ impl Payouts {
     ) -> Result<Listed<AccountPayout>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let filter = PayoutFilter {
-            account_id: account_id.0,
+            account_id: account_id.0.map(AccountId),
             status: status.0.map(Into::into),
-            beneficiary_id: beneficiary_id.0,
-            wallet_id: wallet_id.0,
+            beneficiary_id: beneficiary_id.0.map(BeneficiaryId),
+            wallet_id: wallet_id.0.map(WalletId),
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
@@ -130,17 +128,37 @@ impl Payouts {
             texts.extend(texts_of(&state, shard, &of_shard).await?);
         }
         let view = |payout: payout::Payout| AccountPayout {
-            account_id: payout.requested.account_id,
+            account_id: payout.requested.account_id.0,
             payout: Payout::with_texts(payout, &texts),
         };
         Ok(Listed::page(found.into_iter().map(|(_, payout)| view(payout)).collect(), page, total))
+    }
+
+    /// Retrieve any payout
+    ///
+    /// Returns the payout of any account as it is now.
+    #[oai(path = "/payouts/:id", method = "get", operation_id = "get_any_payout")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the payout.
+        id: Path<i64>,
+    ) -> Result<Reply<AccountPayout>, ApiError> {
+        let id = PayoutId(id.0);
+        let shard = state.ledger.shard_of_payout(id).await?.ok_or_else(not_found)?;
+        let payout = payouts::find_any(state.ledger.pool(), shard, id).await?.ok_or_else(not_found)?;
+        let texts = texts_of(&state, shard, std::slice::from_ref(&payout)).await?;
+        let account_id = payout.requested.account_id.0;
+        Ok(Reply(AccountPayout { account_id, payout: Payout::with_texts(payout, &texts) }))
     }
 
     /// Settle a payout
     ///
     /// Records the outcome of a payout with the status `PENDING`: `PAID`, or `FAILED`, which returns the amount to the
     /// wallet. Repeating the same outcome returns the payout unchanged. Any other outcome for a settled payout returns
-    /// 409.
+    /// 409. For `PAID` above a configured amount, returns 202 with an approval, which another operator must grant. While
+    /// it is pending, the payout cannot be cancelled, and `FAILED` returns 409.
     #[oai(path = "/payouts/:id", method = "put", operation_id = "settle_payout")]
     async fn settle(
         &self,
@@ -149,16 +167,20 @@ impl Payouts {
         /// Unique identifier of the payout.
         id: Path<i64>,
         body: StrictJson<SettlePayout>,
-    ) -> Result<Reply<AccountPayout>, ApiError> {
-        let shard = state.ledger.shard_of_payout(id.0).await?.ok_or_else(not_found)?;
+    ) -> Result<Supervised<Reply<AccountPayout>>, ApiError> {
+        let id = PayoutId(id.0);
+        let shard = state.ledger.shard_of_payout(id).await?.ok_or_else(not_found)?;
         let outcome = match body.0.status {
             SettledStatus::Paid => PayoutOutcome::Paid,
             SettledStatus::Failed => PayoutOutcome::Failed { reason: body.0.failure_reason.map(Secret::new) },
         };
-        let command = commands::SettlePayout { payout_id: id.0, outcome };
+        let settle = commands::SettlePayout { payout_id: id, outcome };
+        let command = Supervise { change: MoneyChange::Settle(settle), limits: state.approval_limits.clone() };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        let view = answered!(answer, CommandResult::Payout(view) => view)?;
-        let account_id = view.payout.requested.account_id;
-        Ok(Reply(AccountPayout { account_id, payout: Payout::of(view.payout, view.failure_reason.as_ref()) }))
+        Supervised::of(answer, |answer| {
+            let view = answered!(answer, CommandResult::Payout(view) => view)?;
+            let account_id = view.payout.requested.account_id;
+            Ok(Reply(AccountPayout { account_id: account_id.0, payout: Payout::of(view.payout, view.failure_reason.as_ref()) }))
+        })
     }
 }

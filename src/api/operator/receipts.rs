@@ -1,5 +1,6 @@
 //! `/admin/v1/orders/:id/receipt`: proof of an order that anyone can check.
 
+use ledger_events::OrderId;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -110,9 +111,10 @@ impl Receipts {
         /// witnesses.
         witness: Query<Vec<String>>,
     ) -> Result<Reply<Receipt>, ApiError> {
+        let id = OrderId(id.0);
         let quorum = quorum_of(&state, quorum.0, &witness.0)?;
-        let shard = state.ledger.shard_of_order(id.0).await?.ok_or_else(not_found)?;
-        let made = order_receipt(state.ledger.pool(), shard, id.0, &quorum).await.map_err(|error| match error {
+        let shard = state.ledger.shard_of_order(id).await?.ok_or_else(not_found)?;
+        let made = order_receipt(state.ledger.pool(), shard, id, &quorum).await.map_err(|error| match error {
             IssueError::NotYet(_) if quorum.count > 0 => ApiError::new(Code::Unavailable)
                 .message("Not enough witnesses have cosigned a checkpoint with the order's newest event yet. Retry later."),
             IssueError::NotYet(_) => {
@@ -123,6 +125,6 @@ impl Receipts {
         })?;
         let receipt::Receipt { format, order_id, shard_id, checkpoint, verifier_keys, events } = made;
         let events = events.into_iter().map(ProvedEvent::from).collect();
-        Ok(Reply(Receipt { format, order_id, shard_id, checkpoint, verifier_keys, events }))
+        Ok(Reply(Receipt { format, order_id: order_id.0, shard_id, checkpoint, verifier_keys, events }))
     }
 }

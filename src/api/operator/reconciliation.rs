@@ -1,7 +1,7 @@
 //! `/admin/v1/reconciliation`: totals of a period as of a position of the log, and the differences found.
 
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
-use ledger_events::ShardId;
+use ledger_events::{AccountId, ShardId};
 use poem::http::header;
 use poem::web::Accept;
 use poem::{IntoResponse, Response};
@@ -13,12 +13,13 @@ use serde::Serialize;
 
 use crate::access::Operator;
 use crate::api::error::{ApiError, JSON, documented_header};
+use crate::api::images::binary;
 use crate::api::principal::Caller;
 use crate::api::reply::{Data, render};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, time};
 use crate::api::statements::Form;
-use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering};
+use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering, workbook};
 
 /// Maximum number of events in a period for which each event is also checked.
 const MOST_EVENTS: i64 = 20_000;
@@ -28,6 +29,8 @@ const MOST_OF_ACCOUNT: usize = 100_000;
 /// Maximum number of differences and wallets in a response. The CLI has no limit.
 const MOST_DIFFERENCES: usize = 1_000;
 const MOST_WALLETS: usize = 10_000;
+/// Media type of a workbook (Office Open XML).
+const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 impl From<Amount> for Money {
     fn from(amount: Amount) -> Money {
@@ -72,8 +75,8 @@ struct MovedMoney {
     movements: i64,
 }
 
-impl From<figures::Moved> for MovedMoney {
-    fn from(moved: figures::Moved) -> Self {
+impl From<figures::MovementSums> for MovedMoney {
+    fn from(moved: figures::MovementSums) -> Self {
         Self {
             funding: moved.funding.into(),
             debits: moved.debits.into(),
@@ -248,8 +251,8 @@ impl From<figures::Report> for ReconciliationReport {
         };
         let wallet = |w: figures::WalletFigures| WalletTotals {
             shard_id: w.shard_id,
-            account_id: w.account_id,
-            wallet_id: w.wallet_id,
+            account_id: w.account_id.map(|id| id.0),
+            wallet_id: w.wallet_id.0,
             currency: w.currency,
             opening_balance: w.opening_balance.into(),
             closing_balance: w.closing_balance.into(),
@@ -258,9 +261,9 @@ impl From<figures::Report> for ReconciliationReport {
         let difference = |d: figures::Difference| ReconciliationDifference {
             kind: d.kind.name().to_owned(),
             shard_id: d.shard_id,
-            wallet_id: d.wallet_id,
-            order_id: d.order_id,
-            payout_id: d.payout_id,
+            wallet_id: d.wallet_id.map(|id| id.0),
+            order_id: d.order_id.map(|id| id.0),
+            payout_id: d.payout_id.map(|id| id.0),
             positions: d.positions,
             problem: d.problem,
         };
@@ -268,7 +271,7 @@ impl From<figures::Report> for ReconciliationReport {
         Self {
             from: report.from.map(Into::into),
             to: report.to.map(Into::into),
-            account_id: report.account_id,
+            account_id: report.account_id.map(|id| id.0),
             as_of: report.as_of.into_iter().map(as_of).collect(),
             checked: match report.checked {
                 figures::Checked::Totals => Checked::Totals,
@@ -289,23 +292,34 @@ impl From<figures::Report> for ReconciliationReport {
 enum Reconciled {
     Json(String),
     Csv(Vec<u8>),
+    Workbook(Vec<u8>),
 }
 
 impl IntoResponse for Reconciled {
     fn into_response(self) -> Response {
         let response = Response::builder().header(header::VARY, "Accept");
+        let file = |extension: &str| {
+            let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true).replace(':', "");
+            format!("attachment; filename=\"reconciliation-{now}.{extension}\"")
+        };
         match self {
             Self::Json(body) => response.content_type(JSON).body(body),
             Self::Csv(body) => {
-                let name = format!(
-                    "attachment; filename=\"reconciliation-{}.csv\"",
-                    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
-                );
                 let response = response.content_type("text/csv; charset=utf-8; header=present");
-                response.header(header::CONTENT_DISPOSITION, name.replace(':', "")).body(body)
+                response.header(header::CONTENT_DISPOSITION, file("csv")).body(body)
             }
+            Self::Workbook(body) => response.content_type(WORKBOOK).header(header::CONTENT_DISPOSITION, file("xlsx")).body(body),
         }
     }
+}
+
+/// Returns whether a workbook is the first format in `Accept` that is supported.
+fn wants_workbook(accept: &Accept) -> bool {
+    let place = accept
+        .0
+        .iter()
+        .position(|wish| wish.essence_str() == WORKBOOK && wish.get_param("q").is_none_or(|q| q.as_str().parse() != Ok(0.0_f32)));
+    place.is_some_and(|place| Form::first(&Accept(accept.0[..place].to_vec())).is_none())
 }
 
 impl ApiResponse for Reconciled {
@@ -316,9 +330,10 @@ impl ApiResponse for Reconciled {
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<ReconciliationReport>::schema_ref() },
             MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
+            MetaMediaType { content_type: WORKBOOK, schema: binary() },
         ];
         let headers = vec![
-            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV only."),
+            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV and workbooks only."),
             documented_header::<String>("Vary", "`Accept`"),
         ];
         MetaResponses {
@@ -348,7 +363,9 @@ impl Reconciliation {
     /// At most 10,000 wallets are listed, and `wallets_left_out` is the number omitted. Currencies, days and differences
     /// always cover all wallets.
     ///
-    /// The response is JSON, or CSV with `Accept: text/csv`.
+    /// The response is JSON, CSV with `Accept: text/csv`, or a workbook (Office Open XML) with
+    /// `Accept: application/vnd.openxmlformats-officedocument.spreadsheetml.sheet`. The workbook has a sheet each for the
+    /// summary, the currencies, the days, the wallets and the differences.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
         &self,
@@ -362,11 +379,12 @@ impl Reconciliation {
         /// Only wallets of this account.
         account_id: Query<Option<i64>>,
     ) -> Result<Reconciled, ApiError> {
-        let period = Period { from: time("from", from.0)?, to: time("to", to.0)?, account_id: account_id.0 };
+        let account_id = account_id.0.map(AccountId);
+        let period = Period { from: time("from", from.0)?, to: time("to", to.0)?, account_id };
         if period.from.zip(period.to).is_some_and(|(from, to)| to < from) {
             return Err(ApiError::invalid("to", "must not be earlier than from"));
         }
-        let shards: Vec<ShardId> = match account_id.0 {
+        let shards: Vec<ShardId> = match account_id {
             Some(account) => vec![state.shard_of(account).await?],
             None => state.ledger.shards().collect(),
         };
@@ -375,8 +393,12 @@ impl Reconciliation {
         report.list_wallets(MOST_WALLETS);
         if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MOST_EVENTS {
             figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
-        } else if let (Some(account), Some(bounds)) = (account_id.0, bounds.first()) {
+        } else if let (Some(account), Some(bounds)) = (account_id, bounds.first()) {
             figures::walk_account(pool, &mut report, bounds, account, MOST_OF_ACCOUNT).await?;
+        }
+        if wants_workbook(&accept) {
+            let workbook = tokio::task::spawn_blocking(move || workbook::render(&report)).await;
+            return Ok(Reconciled::Workbook(workbook.map_err(ApiError::internal)?.map_err(ApiError::internal)?));
         }
         Ok(match Form::wanted(&accept) {
             Form::Json => Reconciled::Json(render(&ReconciliationReport::from(report)).map_err(ApiError::internal)?),

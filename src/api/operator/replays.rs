@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_events::replay::{self, ReplayKind as Kind, ReplayStatus as Status};
-use ledger_events::{ReplayId, ShardId, webhook};
+use ledger_events::replay::{self, ReplayKind as Kind};
+use ledger_events::{ReplayId, ShardId, WebhookId, webhook};
 use ledger_projections::replays::{self, Outcome};
 use ledger_projections::webhooks;
 use poem_openapi::param::{Path, Query};
@@ -14,7 +14,8 @@ use serde::Serialize;
 use crate::access::Operator;
 use crate::api::body::{NoFields, StrictJson};
 use crate::api::error::{ApiError, Code};
-use crate::api::fields::{Fields, FromFields};
+use crate::api::fields::{Fields, body};
+use crate::api::mirror::mirror;
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
@@ -22,7 +23,7 @@ use crate::api::readers::{boolean, date_time, integer, one_of};
 use crate::api::reply::{Data, Listed, Plural, Reply, Stored, render};
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
-use crate::api::webhooks::Event;
+use crate::api::webhooks::{Event, ReplayStatus};
 use crate::delivery::replay::{PER_SECOND, Search};
 use crate::ledger::commands::RequestReplay;
 use crate::ledger::{Command, CommandResult, commands, reader};
@@ -31,7 +32,7 @@ use crate::ledger::{Command, CommandResult, commands, reader};
 ///
 /// - `deliveries`: every event that the webhook already has a delivery of, regardless of its outcome.
 /// - `missed`: every event of the webhook's types that never reached it and has no pending delivery. This includes
-///   events from before the webhook existed.
+///   events from before the webhook existed. A client can restrict a replay to a part of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Enum, Serialize)]
 #[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -41,96 +42,45 @@ enum ReplayKind {
     Missed,
 }
 
-impl ReplayKind {
-    const ALL: [(&'static str, ReplayKind); 2] = [("deliveries", Self::Deliveries), ("missed", Self::Missed)];
-}
+mirror!(ReplayKind, Kind: Deliveries, Missed);
 
-impl From<ReplayKind> for Kind {
-    fn from(kind: ReplayKind) -> Self {
-        match kind {
-            ReplayKind::Deliveries => Self::Deliveries,
-            ReplayKind::Missed => Self::Missed,
-        }
+/// Largest rate of a replay. Each step lasts a second.
+const MOST_PER_SECOND: i64 = replay::Replay::MOST_PER_STEP as i64;
+
+body! {
+    /// Events to deliver again, and the rate at which to do so.
+    #[derive(Object)]
+    #[allow(dead_code)] // read through `FromFields`; the schema is derived from the fields
+    struct StartReplay {
+        /// Selection of the events to deliver.
+        kind: ReplayKind = required(one_of),
+        /// Only events recorded at or after this time. With `deliveries`, either this or `from_position` is required, but not
+        /// both.
+        since: Option<Timestamp> = optional(date_time),
+        /// Only events at this position of the log or later.
+        from_position: Option<i64> = optional(integer(1..=i64::MAX)),
+        /// Maximum number of deliveries created per second, 1 to 500. Default: 50.
+        per_second: Option<i64> = optional(integer(1..=MOST_PER_SECOND)),
+        /// Whether to count the events only, without starting a replay. Default: false.
+        dry_run: Option<bool> = optional(boolean),
     }
+    check StartReplay::check
 }
 
-impl From<Kind> for ReplayKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Deliveries => Self::Deliveries,
-            Kind::Missed => Self::Missed,
-        }
-    }
-}
-
-/// Status of a replay.
-///
-/// - `RUNNING`: the replay is creating deliveries.
-/// - `COMPLETED`: the replay has created all its deliveries.
-/// - `CANCELLED`: an operator cancelled the replay. Deliveries that were still pending have failed.
-/// - `FAILED`: the webhook was deactivated or deleted before the replay completed.
-#[derive(Clone, Copy, Enum, Serialize)]
-#[oai(rename_all = "UPPERCASE")]
-#[serde(rename_all = "UPPERCASE")]
-enum ReplayStatus {
-    Running,
-    Completed,
-    Cancelled,
-    Failed,
-}
-
-impl From<Status> for ReplayStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Running => Self::Running,
-            Status::Completed => Self::Completed,
-            Status::Cancelled => Self::Cancelled,
-            Status::Failed => Self::Failed,
-        }
-    }
-}
-
-/// Events to deliver again, and the rate at which to do so.
-#[derive(Object)]
-#[allow(dead_code)] // read through `FromFields`; the schema is derived from the fields
-struct StartReplay {
-    /// Selection of the events to deliver.
-    kind: ReplayKind,
-    /// Only events recorded at or after this time. With `deliveries`, either this or `from_position` is required, but not
-    /// both.
-    since: Option<Timestamp>,
-    /// Only events at this position of the log or later.
-    #[oai(validator(minimum(value = "1")))]
-    from_position: Option<i64>,
-    /// Maximum number of deliveries created per second, 1 to 500. Default: 50.
-    #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
-    per_second: Option<i64>,
-    /// Whether to count the events only, without starting a replay. Default: false.
-    dry_run: Option<bool>,
-}
-
-impl FromFields for StartReplay {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let most = i64::try_from(replay::Replay::MOST_PER_STEP).unwrap_or(i64::MAX);
-        let start = Self {
-            kind: fields.required("kind", one_of(&ReplayKind::ALL)),
-            since: fields.optional("since", date_time).map(Timestamp),
-            from_position: fields.optional("from_position", integer(1..=i64::MAX)),
-            per_second: fields.optional("per_second", integer(1..=most)),
-            dry_run: fields.optional("dry_run", boolean),
-        };
-        match (&start.since, start.from_position, start.kind) {
+impl StartReplay {
+    /// Checks the rules between fields.
+    fn check(&self, fields: &mut Fields<'_>) {
+        match (&self.since, self.from_position, self.kind) {
             (Some(_), Some(_), _) => fields.problem("from_position", "must not be given together with since"),
             (None, None, ReplayKind::Deliveries) => fields.problem("since", "or from_position is required for deliveries"),
             _ => {}
         }
-        start
     }
 }
 
 /// A replay and the outcome of its deliveries.
 #[derive(Object, Serialize)]
-struct Replay {
+pub struct Replay {
     /// Unique identifier of the replay.
     id: i64,
     /// Account that the webhook belongs to.
@@ -170,11 +120,11 @@ impl Plural for Replay {
 }
 
 impl Replay {
-    fn of(replay: replay::Replay, outcome: Outcome) -> Self {
+    pub fn of(replay: replay::Replay, outcome: Outcome) -> Self {
         Self {
-            id: replay.id,
-            account_id: replay.account_id,
-            webhook_id: replay.webhook_id,
+            id: replay.id.0,
+            account_id: replay.account_id.0,
+            webhook_id: replay.webhook_id.0,
             kind: replay.kind.into(),
             events: replay.events.into_iter().map(Into::into).collect(),
             status: replay.status.into(),
@@ -217,12 +167,12 @@ async fn shown(state: &State<'_>, shard: ShardId, replay: replay::Replay) -> Res
 }
 
 /// Finds a webhook, even a deleted one, and its shard.
-async fn webhook_of(state: &State<'_>, id: i64) -> Result<(ShardId, webhook::Webhook), ApiError> {
+async fn webhook_of(state: &State<'_>, id: WebhookId) -> Result<(ShardId, webhook::Webhook), ApiError> {
     let shards: Vec<ShardId> = state.ledger.shards().collect();
     webhooks::find(state.ledger.pool(), &shards, id).await?.ok_or_else(not_found)
 }
 
-async fn replay_of(state: &State<'_>, id: i64) -> Result<(ShardId, replay::Replay), ApiError> {
+async fn replay_of(state: &State<'_>, id: ReplayId) -> Result<(ShardId, replay::Replay), ApiError> {
     let shards: Vec<ShardId> = state.ledger.shards().collect();
     replays::find(state.ledger.pool(), &shards, id).await?.ok_or_else(not_found)
 }
@@ -248,7 +198,7 @@ impl Replays {
         body: StrictJson<StartReplay>,
     ) -> Result<Stored<Data<ReplayStart>, 201, 200>, ApiError> {
         let request = body.0;
-        let (shard, webhook) = webhook_of(&state, id.0).await?;
+        let (shard, webhook) = webhook_of(&state, WebhookId(id.0)).await?;
         webhook.listening().map_err(|_| ApiError::new(Code::WebhookInactive))?;
         let pool = state.ledger.pool();
         let since: Option<DateTime<Utc>> = time("since", request.since.map(|since| since.0))?;
@@ -260,14 +210,14 @@ impl Replays {
         let (account_id, webhook_id) = (webhook.account_id, webhook.id);
         if request.dry_run == Some(true) {
             let until = reader::head(pool, shard).await? + 1;
-            let search = Search { account_id, webhook_id, kind, events: webhook.events };
+            let search = Search { account_id, webhook_id, kind, events: webhook.events, only: None };
             let (found, to) = search.count(pool, shard, from, until).await?;
             let next_position = Some(to).filter(|to| *to < until);
             let counted = ReplayStart { found: Some(found), next_position, until_position: Some(until), replay: None };
             return Ok(Stored::new(200, render(&counted).map_err(ApiError::internal)?, false));
         }
         let per_second = request.per_second.and_then(|n| i32::try_from(n).ok()).unwrap_or(PER_SECOND);
-        let command = Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from, per_second });
+        let command = Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from, per_second, only: None });
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let replay = answered!(answer, CommandResult::Replay(replay) => replay)?;
         let replay = Some(Replay::of(replay, Outcome::default()));
@@ -291,7 +241,7 @@ impl Replays {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Replay>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let (shard, webhook) = webhook_of(&state, id.0).await?;
+        let (shard, webhook) = webhook_of(&state, WebhookId(id.0)).await?;
         let found = replays::list(state.ledger.pool(), shard, webhook.id, rows_of(page)).await?;
         let ids: Vec<ReplayId> = found.rows.iter().map(|replay| replay.id).collect();
         let mut outcomes = outcomes(&state, shard, &ids).await?;
@@ -314,7 +264,7 @@ impl Replays {
         /// Unique identifier of the replay.
         id: Path<i64>,
     ) -> Result<Reply<Replay>, ApiError> {
-        let (shard, replay) = replay_of(&state, id.0).await?;
+        let (shard, replay) = replay_of(&state, ReplayId(id.0)).await?;
         Ok(Reply(shown(&state, shard, replay).await?))
     }
 
@@ -330,8 +280,9 @@ impl Replays {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Replay>, ApiError> {
-        let (shard, _) = replay_of(&state, id.0).await?;
-        let command = commands::CancelReplay { replay_id: id.0 };
+        let id = ReplayId(id.0);
+        let (shard, _) = replay_of(&state, id).await?;
+        let command = commands::CancelReplay { replay_id: id };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let replay = answered!(answer, CommandResult::Replay(replay) => replay)?;
         Ok(Reply(shown(&state, shard, replay).await?))

@@ -1,6 +1,7 @@
 //! `/admin/v1/wallets/:id/statement`: current and past statements of every wallet.
 
 use chrono::{DateTime, Utc};
+use ledger_events::WalletId;
 use ledger_projections::wallets;
 use poem::http::HeaderValue;
 use poem::web::Accept;
@@ -18,7 +19,7 @@ use crate::api::principal::Caller;
 use crate::api::reply::Data;
 use crate::api::state::{State, Tag, not_found};
 use crate::api::statements::{Of, Sending, Statement, period, responses};
-use crate::ledger::statement::Statement as Movements;
+use crate::ledger::statement::WalletStatement;
 
 /// A wallet's statement with the account and the position of the log that it belongs to.
 #[derive(Object, Serialize)]
@@ -89,17 +90,18 @@ impl Statements {
         /// false.
         totals_only: Query<Option<bool>>,
     ) -> Result<OfPosition, ApiError> {
+        let id = WalletId(id.0);
         let (from, to) = period(from.0, to.0)?;
         let pool = state.ledger.pool();
-        let shard = state.ledger.shard_of_wallet(id.0).await?.ok_or_else(not_found)?;
+        let shard = state.ledger.shard_of_wallet(id).await?.ok_or_else(not_found)?;
         let position = as_of_position(pool, shard, as_of.0.as_deref()).await?;
         let wallet = match position {
-            Some(position) => crate::ledger::history::wallet_at(pool, shard, id.0, position).await?,
-            None => wallets::find(pool, shard, id.0).await?,
+            Some(position) => crate::ledger::history::wallet_at(pool, shard, id, position).await?,
+            None => wallets::find(pool, shard, id).await?,
         };
         let wallet = wallet.ok_or_else(not_found)?;
-        let of = Of { account_id: wallet.account_id, as_of_position: position };
-        let movements = Movements::of(pool, shard, wallet, from, to, position).await?;
+        let of = Of { account_id: wallet.account_id.0, as_of_position: position };
+        let movements = WalletStatement::of(pool, shard, wallet, from, to, position).await?;
         let sending = Sending::new(&accept, pool, movements, (from, to), Some(of));
         let statement = if totals_only.0.unwrap_or_default() { sending.totals_only().await? } else { sending };
         Ok(OfPosition { position, statement })

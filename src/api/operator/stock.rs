@@ -1,6 +1,9 @@
 //! `/admin/v1/products/:id/vouchers` and `/stock`: vouchers for sale.
 
+use std::collections::HashMap;
+
 use ledger_events::Money as Amount;
+use ledger_events::ProductId;
 use ledger_projections::catalogue;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
@@ -8,14 +11,18 @@ use serde::Serialize;
 
 use super::upload::{Upload, Vouchers};
 use crate::access::Operator;
+use crate::api::body::StrictJson;
 use crate::api::error::{ApiError, Code};
+use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
+use crate::api::readers::{integer, line, list, money, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
-use crate::api::state::{State, Tag, not_found, origin};
+use crate::api::state::{State, Tag, amounts, not_found, origin};
 use crate::ledger::commands::NewVoucher;
 use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
+use crate::secrets::seal::Secret;
 
 /// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
@@ -68,15 +75,90 @@ struct StockLevel {
     available: i64,
     /// Number of vouchers allocated to orders.
     allocated: i64,
+    /// Number of vouchers that expired before an order got them.
+    expired: i64,
+    /// Number of vouchers that operators have voided.
+    voided: i64,
+    /// Number of available vouchers below which the stock is low; null if no threshold is set.
+    threshold: Option<i32>,
+    /// Whether the stock is low: fewer vouchers are available than the threshold.
+    is_low: bool,
 }
 
 impl Plural for StockLevel {
     const PLURAL: &'static str = "stock";
 }
 
-impl From<stock::Level> for StockLevel {
-    fn from(level: stock::Level) -> Self {
-        Self { denomination: Money(level.denomination), available: level.available, allocated: level.allocated }
+impl StockLevel {
+    fn of(level: stock::Level, threshold: Option<i32>) -> Self {
+        Self {
+            denomination: Money(level.denomination),
+            available: level.available,
+            allocated: level.allocated,
+            expired: level.expired,
+            voided: level.voided,
+            threshold,
+            is_low: threshold.is_some_and(|least| level.available < i64::from(least)),
+        }
+    }
+}
+
+/// Vouchers to withdraw from the stock.
+#[derive(Object)]
+struct VoidVouchers {
+    /// Reference numbers of the vouchers, at most 1,000.
+    #[oai(validator(min_items = 1, max_items = 1000))]
+    vouchers: Vec<String>,
+    /// Reason for the withdrawal. Stored encrypted.
+    #[oai(validator(min_length = 1, max_length = 500))]
+    reason: String,
+}
+
+impl FromFields for VoidVouchers {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        Self {
+            vouchers: fields.required("vouchers", list(1..=CHUNK, || line(1..=100))),
+            reason: fields.required("reason", text(1..=500)),
+        }
+    }
+}
+
+/// Result of a withdrawal of vouchers.
+#[derive(Object, Serialize)]
+struct StockVoided {
+    /// Number of vouchers that were voided.
+    voided: i32,
+    /// Number of vouchers that were voided before.
+    already_voided: i32,
+    /// Vouchers that stay as they are, each with the reason.
+    refused: Vec<RefusedVoucher>,
+}
+
+/// A voucher that was not voided.
+#[derive(Object, Serialize)]
+struct RefusedVoucher {
+    /// Reference number of the voucher.
+    voucher_reference_number: String,
+    /// Reason for the refusal.
+    reason: String,
+}
+
+/// Threshold for a warning about low stock.
+#[derive(Object, Serialize)]
+struct StockThreshold {
+    /// Face value of the vouchers.
+    denomination: Money,
+    /// Number of available vouchers below which the stock is low. Null removes the threshold.
+    #[oai(validator(minimum(value = "1"), maximum(value = "1000000")))]
+    threshold: Option<i32>,
+}
+
+impl FromFields for StockThreshold {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        Self {
+            denomination: fields.required("denomination", money(amounts())),
+            threshold: fields.optional("threshold", integer(1..=1_000_000)),
+        }
     }
 }
 
@@ -100,9 +182,10 @@ impl Stock {
         denomination: Query<Option<String>>,
         body: Upload,
     ) -> Result<Reply<StockLoaded>, ApiError> {
+        let id = ProductId(id.0);
         let default = denomination.0.as_deref().map(face_value).transpose()?;
         let Vouchers { good, rejected } = body.vouchers(default)?;
-        let product = catalogue::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
+        let product = catalogue::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
         let mut loaded = StockLoaded::default();
         loaded.rejected.extend(rejected.into_iter().map(|(row, reason)| RejectedRow { row, reason }));
         // If no row has a valid denomination, the whole upload is refused before anything is added.
@@ -124,7 +207,7 @@ impl Stock {
             }
         }
         for (denomination, vouchers) in chunks {
-            let command = commands::LoadVouchers { product_id: id.0, denomination, vouchers };
+            let command = commands::LoadVouchers { product_id: id, denomination, vouchers };
             let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
             let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
             let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;
@@ -140,7 +223,8 @@ impl Stock {
 
     /// Retrieve the stock
     ///
-    /// Returns the stock of a product by denomination, smallest first.
+    /// Returns the stock of a product by denomination, smallest first. A denomination with a threshold is included even if
+    /// there has never been a voucher of it.
     #[oai(path = "/products/:id/stock", method = "get", operation_id = "get_stock")]
     async fn levels(
         &self,
@@ -149,11 +233,74 @@ impl Stock {
         /// Unique identifier of the product.
         id: Path<i64>,
     ) -> Result<Listed<StockLevel>, ApiError> {
+        let id = ProductId(id.0);
         let pool = state.ledger.pool();
-        catalogue::find(pool, id.0).await?.ok_or_else(not_found)?;
+        let details = catalogue::find(pool, id).await?.ok_or_else(not_found)?.details;
         let shards: Vec<_> = state.ledger.shards().collect();
-        let levels = stock::levels(pool, &shards, id.0).await?;
-        Ok(Listed::whole(levels.into_iter().map(Into::into).collect()))
+        let mut levels = stock::levels(pool, &shards, id).await?;
+        for threshold in &details.stock_thresholds {
+            let denomination = threshold.denomination.decimal();
+            if levels.iter().all(|level| level.denomination != denomination) {
+                levels.push(stock::Level { denomination, available: 0, allocated: 0, expired: 0, voided: 0 });
+            }
+        }
+        levels.sort_by_key(|level| level.denomination);
+        let thresholds: HashMap<_, _> =
+            details.stock_thresholds.iter().map(|threshold| (threshold.denomination.decimal(), threshold.least)).collect();
+        let level = |level: stock::Level| {
+            let threshold = thresholds.get(&level.denomination).copied();
+            StockLevel::of(level, threshold)
+        };
+        Ok(Listed::whole(levels.into_iter().map(level).collect()))
+    }
+
+    /// Void vouchers
+    ///
+    /// Withdraws vouchers from a product's stock, so that no order gets them. A voucher that is allocated to an order
+    /// cannot be voided. Voiding cannot be undone.
+    #[oai(path = "/products/:id/vouchers/void", method = "post", operation_id = "void_vouchers")]
+    async fn void(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+        body: StrictJson<VoidVouchers>,
+    ) -> Result<Reply<StockVoided>, ApiError> {
+        let VoidVouchers { vouchers: references, reason } = body.0;
+        let command = commands::VoidVouchers { product_id: ProductId(id.0), references, reason: Secret::new(reason) };
+        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
+        let result = answered!(answer, CommandResult::StockVoided(result) => result)?;
+        let refused = |(voucher_reference_number, reason): (String, &str)| RefusedVoucher {
+            voucher_reference_number,
+            reason: reason.to_owned(),
+        };
+        Ok(Reply(StockVoided {
+            voided: result.voided,
+            already_voided: result.already_voided,
+            refused: result.refused.into_iter().map(refused).collect(),
+        }))
+    }
+
+    /// Set a stock threshold
+    ///
+    /// Sets the number of available vouchers of one denomination below which the stock is low. Low stock is shown with the
+    /// stock and by the metric `ledger_stock_low`.
+    #[oai(path = "/products/:id/stock-threshold", method = "put", operation_id = "set_stock_threshold")]
+    async fn set_threshold(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+        body: StrictJson<StockThreshold>,
+    ) -> Result<Reply<StockThreshold>, ApiError> {
+        let StockThreshold { denomination, threshold } = body.0;
+        let face_value = crate::api::state::money("denomination", denomination.0)?;
+        let command = commands::SetStockThreshold { product_id: ProductId(id.0), denomination: face_value, least: threshold };
+        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
+        answered!(answer, CommandResult::Product(_) => ())?;
+        Ok(Reply(StockThreshold { denomination, threshold }))
     }
 }
 

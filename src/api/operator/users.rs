@@ -3,118 +3,54 @@
 use ledger_events::{AccountId, UserId, user};
 use ledger_projections::users;
 use poem_openapi::param::{Path, Query};
-use poem_openapi::{Enum, Object, OpenApi};
+use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use crate::access::{NewPasswordError, Operator};
+use crate::access::{Lane, Operator};
 use crate::api::body::{NoFields, StrictJson};
-use crate::api::error::{ApiError, Code};
-use crate::api::fields::{Fields, FromFields};
+use crate::api::error::ApiError;
+use crate::api::fields::{Fields, body};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::problems::{Problems, Read};
-use crate::api::readers::{line, one_of, text};
+use crate::api::readers::{one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
+use crate::api::users::{UserRole, email, hash};
 use crate::ledger::commands::{ChangeUser as Change, CreateUser as Create};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Command, CommandResult, WriteError, commands};
 use crate::secrets::seal::Secret;
 
-/// Role of a user. Each role includes the permissions of the roles before it.
-///
-/// - `viewer`: reads everything except voucher codes.
-/// - `operator`: places and cancels orders, reads voucher codes, and manages webhooks.
-/// - `owner`: manages payouts, beneficiaries and API keys.
-#[derive(Clone, Copy, Default, Enum, Serialize)]
-#[oai(rename_all = "lowercase")]
-#[serde(rename_all = "lowercase")]
-enum UserRole {
-    #[default]
-    Viewer,
-    Operator,
-    Owner,
-}
-
-impl From<user::UserRole> for UserRole {
-    fn from(role: user::UserRole) -> Self {
-        match role {
-            user::UserRole::Viewer => Self::Viewer,
-            user::UserRole::Operator => Self::Operator,
-            user::UserRole::Owner => Self::Owner,
-        }
+body! {
+    /// A new user.
+    #[derive(Object)]
+    struct CreateUser {
+        /// Email address to log in with. It is unique among all users, case-insensitively.
+        #[oai(validator(pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"))]
+        email: String = required(email()),
+        /// Password to log in with, 8 to 128 characters. Common passwords, and close variants of them, are refused.
+        password: String = required(text(8..=128)),
+        /// Role of the user.
+        role: UserRole = required(one_of),
     }
 }
 
-impl From<UserRole> for user::UserRole {
-    fn from(role: UserRole) -> Self {
-        match role {
-            UserRole::Viewer => Self::Viewer,
-            UserRole::Operator => Self::Operator,
-            UserRole::Owner => Self::Owner,
-        }
+body! {
+    /// Changes to a user. At least one field is required. Fields that are omitted or null keep their value.
+    #[derive(Object)]
+    struct ChangeUser {
+        /// New role of the user.
+        role: Option<UserRole> = optional(one_of),
+        /// New password, 8 to 128 characters. Common passwords, and close variants of them, are refused.
+        password: Option<String> = optional(text(8..=128)),
     }
+    check ChangeUser::check
 }
 
-/// A new user.
-#[derive(Object)]
-struct CreateUser {
-    /// Email address to log in with. It is unique among all users, case-insensitively.
-    #[oai(validator(
-        min_length = 3,
-        max_length = 254,
-        pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"
-    ))]
-    email: String,
-    /// Password to log in with, 8 to 128 characters. Common passwords, and close variants of them, are refused.
-    #[oai(validator(min_length = 8, max_length = 128))]
-    password: String,
-    /// Role of the user.
-    role: UserRole,
-}
-
-impl FromFields for CreateUser {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            email: fields.required("email", email),
-            password: fields.required("password", text(8..=128)),
-            role: fields.required("role", one_of(&ROLES)),
-        }
-    }
-}
-
-const ROLES: [(&str, UserRole); 3] = [("viewer", UserRole::Viewer), ("operator", UserRole::Operator), ("owner", UserRole::Owner)];
-
-/// Changes to a user. At least one field is required. Fields that are omitted or null keep their value.
-#[derive(Object)]
-struct ChangeUser {
-    /// New role of the user.
-    role: Option<UserRole>,
-    /// New password, 8 to 128 characters. Common passwords, and close variants of them, are refused.
-    #[oai(validator(min_length = 8, max_length = 128))]
-    password: Option<String>,
-}
-
-impl FromFields for ChangeUser {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        if fields.is_empty() {
-            fields.problem("body", "must contain at least one field");
-        }
-        Self { role: fields.optional("role", one_of(&ROLES)), password: fields.optional("password", text(8..=128)) }
-    }
-}
-
-/// Reads an email address, roughly checked: text on both sides of a single `@`, without white space.
-fn email(value: &serde_json::value::RawValue) -> Read<String> {
-    let text = line(3..=254)(value)?;
-    let is_address = match text.split_once('@') {
-        Some((local, domain)) => !local.is_empty() && !domain.is_empty() && !domain.contains('@'),
-        None => false,
-    };
-    match is_address && !text.contains(char::is_whitespace) {
-        true => Ok(text),
-        false => Err(Problems::from("must be an email address")),
+impl ChangeUser {
+    fn check(&self, fields: &mut Fields<'_>) {
+        fields.require_any();
     }
 }
 
@@ -136,7 +72,7 @@ impl Plural for User {
 impl User {
     fn of(user: &user::User, email: Option<&Secret>) -> Self {
         let email = email.map_or("", Secret::expose).to_owned();
-        Self { id: user.id, email, role: user.role.into() }
+        Self { id: user.id.0, email, role: user.role.into() }
     }
 }
 
@@ -156,11 +92,12 @@ impl Users {
         id: Path<i64>,
         body: StrictJson<CreateUser>,
     ) -> Result<Created<User>, ApiError> {
-        let shard = state.shard_of(id.0).await?;
+        let id = AccountId(id.0);
+        let shard = state.shard_of(id).await?;
         let CreateUser { email, password, role } = body.0;
-        let password_hash = hash(&state, password, &email).await?;
+        let password_hash = hash(&state, Lane::Operators, ("password", password), &email).await?;
         let create = Command::CreateUser(Create {
-            account_id: id.0,
+            account_id: id,
             role: role.into(),
             email_lookup: state.sessions.email_lookup(&email),
             email: Secret::new(email.clone()),
@@ -191,12 +128,13 @@ impl Users {
         /// Users per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
     ) -> Result<Listed<User>, ApiError> {
+        let id = AccountId(id.0);
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let shard = state.shard_of(id.0).await?;
-        let found = users::list(state.ledger.pool(), id.0, rows_of(page)).await?;
-        let wanted: Vec<_> = found.rows.iter().map(|user| (EMAIL, user.id)).collect();
+        let shard = state.shard_of(id).await?;
+        let found = users::list(state.ledger.pool(), id, rows_of(page)).await?;
+        let wanted: Vec<_> = found.rows.iter().map(|user| (EMAIL, user.id.0)).collect();
         let emails = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
-        Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id)))))
+        Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id.0)))))
     }
 
     /// Change a user
@@ -212,18 +150,19 @@ impl Users {
         id: Path<i64>,
         body: StrictJson<ChangeUser>,
     ) -> Result<Reply<User>, ApiError> {
+        let id = UserId(id.0);
         let ChangeUser { role, password } = body.0;
         let password_hash = match password {
             Some(password) => {
-                let (shard, _) = users::find(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
+                let (shard, _) = users::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
                 let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
-                Some(hash(&state, password, email.get(&(EMAIL, id.0)).map_or("", Secret::expose)).await?)
+                let email = email.get(&(EMAIL, id.0)).map_or("", Secret::expose);
+                Some(hash(&state, Lane::Operators, ("password", password), email).await?)
             }
             None => None,
         };
         let role = role.map(Into::into);
-        act(&state, &caller, id.0, |account_id| Command::ChangeUser(Change { account_id, user_id: id.0, role, password_hash }))
-            .await
+        act(&state, &caller, id, |account_id| Command::ChangeUser(Change { account_id, user_id: id, role, password_hash })).await
     }
 
     /// End a user's sessions
@@ -239,7 +178,8 @@ impl Users {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
-        act(&state, &caller, id.0, |account_id| commands::EndSessions { account_id, user_id: id.0 }).await
+        let id = UserId(id.0);
+        act(&state, &caller, id, |account_id| commands::EndSessions { account_id, user_id: id }).await
     }
 
     /// Remove a user
@@ -255,22 +195,9 @@ impl Users {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<User>, ApiError> {
-        act(&state, &caller, id.0, |account_id| commands::RemoveUser { account_id, user_id: id.0 }).await
+        let id = UserId(id.0);
+        act(&state, &caller, id, |account_id| commands::RemoveUser { account_id, user_id: id }).await
     }
-}
-
-/// Hashes a new password for the user with this email address.
-///
-/// # Errors
-///
-/// 400 for a password that is easy to guess.
-async fn hash(state: &ApiState, password: String, email: &str) -> Result<Secret, ApiError> {
-    let parts = email.split(|c: char| !c.is_alphanumeric()).chain([email]).filter(|part| !part.is_empty());
-    let hashed = state.sessions.passwords().hash(Secret::new(password), parts.map(Secret::new).collect()).await;
-    hashed.map_err(|error| match error {
-        NewPasswordError::Weak => ApiError::invalid("password", "is a common password, or close to one: choose another"),
-        NewPasswordError::Unavailable => ApiError::new(Code::Unavailable),
-    })
 }
 
 /// Executes a command on a user, who is found by identifier alone.
@@ -283,6 +210,6 @@ async fn act<C: Into<Command>>(
     let (shard, user) = users::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
     let answer = state.ledger.execute(shard, command(user.account_id), origin(caller.0.0.actor())).await?;
     let user = answered!(answer, CommandResult::User(user) => user)?;
-    let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id)]).await?;
-    Ok(Reply(User::of(&user, email.get(&(EMAIL, id)))))
+    let email = texts::load(state.ledger.pool(), &state.keyring, shard, &[(EMAIL, id.0)]).await?;
+    Ok(Reply(User::of(&user, email.get(&(EMAIL, id.0)))))
 }

@@ -19,7 +19,7 @@ use crate::api::error::{ApiError, JSON};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::transactions::{Transaction, description};
 use crate::ledger::reader::ReadError;
-use crate::ledger::statement::Statement as Movements;
+use crate::ledger::statement::WalletStatement;
 use crate::spreadsheet::{self, inert};
 
 /// First part of a statement's JSON, sent without its closing brace.
@@ -107,13 +107,17 @@ pub(in crate::api) enum Form {
 impl Form {
     /// Returns the first format in `Accept` that is supported, or JSON if there is none.
     pub(in crate::api) fn wanted(accept: &Accept) -> Self {
-        let wish = accept.0.iter().find_map(|wish| match (wish.type_().as_str(), wish.subtype().as_str()) {
+        Self::first(accept).unwrap_or(Self::Json)
+    }
+
+    /// Returns the first format in `Accept` that is supported.
+    pub(in crate::api) fn first(accept: &Accept) -> Option<Self> {
+        accept.0.iter().find_map(|wish| match (wish.type_().as_str(), wish.subtype().as_str()) {
             _ if wish.get_param("q").is_some_and(|q| q.as_str().parse() == Ok(0.0_f32)) => None,
             ("text", "csv" | "*") => Some(Self::Csv),
             ("*" | "application", "*" | "json") => Some(Self::Json),
             _ => None,
-        });
-        wish.unwrap_or(Self::Json)
+        })
     }
 }
 
@@ -123,7 +127,7 @@ pub(in crate::api) struct Sending {
     form: Form,
     pool: PgPool,
     of: Option<Of>,
-    movements: Movements,
+    movements: WalletStatement,
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
     totals: Totals,
@@ -156,7 +160,13 @@ enum SendError {
 
 impl Sending {
     /// Starts a statement in the format that the caller accepts.
-    pub(in crate::api) fn new(accept: &Accept, pool: &PgPool, movements: Movements, (from, to): Period, of: Option<Of>) -> Self {
+    pub(in crate::api) fn new(
+        accept: &Accept,
+        pool: &PgPool,
+        movements: WalletStatement,
+        (from, to): Period,
+        of: Option<Of>,
+    ) -> Self {
         let (form, totals) = (Form::wanted(accept), Totals::beginning_at(movements.opening));
         Self {
             form,
@@ -177,7 +187,7 @@ impl Sending {
         let (sums, closing) = self.movements.totals(&self.pool).await?;
         self.totals = Totals::of(self.movements.opening, &sums, closing).map_err(ApiError::internal)?;
         if !self.totals.add_up() {
-            return Err(ApiError::internal(SendError::DoesNotAddUp(self.movements.wallet.id)));
+            return Err(ApiError::internal(SendError::DoesNotAddUp(self.movements.wallet.id.0)));
         }
         self.is_totals_only = true;
         Ok(self)
@@ -199,7 +209,7 @@ impl Sending {
                 let page = self.movements.next_page(&self.pool).await?;
                 if page.is_empty() {
                     if !self.totals.add_up() {
-                        return Err(SendError::DoesNotAddUp(self.movements.wallet.id));
+                        return Err(SendError::DoesNotAddUp(self.movements.wallet.id.0));
                     }
                     self.tail(&mut part)?;
                     self.next = Part::End;
@@ -218,7 +228,7 @@ impl Sending {
                 out.extend_from_slice(br#"{"success":true,"data":"#);
                 let (from, to) = (self.from.map(Into::into), self.to.map(Into::into));
                 let currency = wallet.currency.as_str();
-                let head = Head { of: self.of, wallet_id: wallet.id, currency, from, to, opening_balance: opening.into() };
+                let head = Head { of: self.of, wallet_id: wallet.id.0, currency, from, to, opening_balance: opening.into() };
                 serde_json::to_writer(&mut *out, &head)?;
                 out.pop();
                 out.extend_from_slice(br#","transactions":["#);
@@ -334,7 +344,7 @@ impl IntoResponse for Sending {
         let parts = try_unfold(self, move |sending| async move {
             sending.next().await.map_err(|error| {
                 // The status line is already sent, so an aborted body is the only way to report the error.
-                tracing::error!(wallet_id, %error, "statement aborted");
+                tracing::error!(wallet_id = wallet_id.0, %error, "statement aborted");
                 io::Error::other("the statement was aborted")
             })
         });

@@ -8,7 +8,7 @@ use crate::api::error::{ApiError, Code};
 
 #[test]
 fn error_codes_match_the_contract() {
-    assert_eq!(Code::ALL.len(), 36);
+    assert_eq!(Code::ALL.len(), 41);
     for code in Code::ALL {
         let error = ApiError::new(*code);
         let timed = matches!(code, Code::IdempotencyInProgress | Code::Unavailable | Code::OutcomeUnknown);
@@ -25,7 +25,7 @@ fn the_document_describes_the_enforced_rules() {
     let document = published();
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["PlaceOrder"]["additionalProperties"], false);
-    assert_eq!(schemas["Line"]["additionalProperties"], false, "reached through a reference");
+    assert_eq!(schemas["SampleLine"]["additionalProperties"], false, "reached through a reference");
     assert_eq!(schemas["Order"]["additionalProperties"], Value::Null, "answers may grow");
     assert_eq!(schemas["PlaceOrder"]["properties"]["metadata"]["additionalProperties"], Value::Null);
     assert_eq!(schemas["OrderReply"]["properties"]["data"]["$ref"], "#/components/schemas/Order");

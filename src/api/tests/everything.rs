@@ -9,6 +9,13 @@ use crate::api::scalars::{JsonObject, Money, Number};
 
 const ANY_DECIMAL: std::ops::RangeInclusive<Decimal> = Decimal::MIN..=Decimal::MAX;
 
+#[derive(Clone, Copy, Debug, PartialEq, poem_openapi::Enum)]
+#[oai(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Kind {
+    Credit,
+    Debit,
+}
+
 #[derive(Debug, Default, PartialEq)]
 pub struct Everything {
     pub id: i64,
@@ -17,7 +24,7 @@ pub struct Everything {
     pub name: Option<String>,
     pub note: Option<String>,
     pub active: Option<bool>,
-    pub kind: Option<char>,
+    pub kind: Option<Kind>,
     pub events: Option<Vec<String>>,
     pub vouchers: Option<Vec<Voucher>>,
     pub metadata: Option<JsonObject>,
@@ -26,7 +33,7 @@ pub struct Everything {
     pub url: Option<Option<String>>,
 }
 
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, poem_openapi::Object)]
 pub struct Voucher {
     pub card_number: String,
     pub pin: Option<String>,
@@ -47,9 +54,9 @@ impl FromFields for Everything {
             name: fields.optional("name", line(1..=5)),
             note: fields.optional("note", text(0..=5)),
             active: fields.optional("active", boolean),
-            kind: fields.optional("kind", one_of(&[("CREDIT", 'c'), ("DEBIT", 'd')])),
+            kind: fields.optional("kind", one_of),
             events: fields.optional("events", list(1..=3, || line(1..=9))),
-            vouchers: fields.optional("vouchers", list(0..=9, || object)),
+            vouchers: fields.optional("vouchers", list(0..=9, object)),
             metadata: fields.optional("metadata", json_object(40)),
             day: fields.optional("day", date),
             at: fields.optional("at", date_time),

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use super::everything::{Everything, field, read};
+use super::everything::{Everything, Kind, field, read};
 use crate::api::error::{ApiError, Code};
 use crate::api::fields::parse;
 
@@ -187,7 +187,7 @@ fn booleans_enums_dates_and_times_are_checked() {
     assert_eq!(field("active", "true").unwrap().active, Some(true));
     assert_eq!(said("active", "1"), "must be true or false");
     assert_eq!(said("active", "\"true\""), "must be true or false");
-    assert_eq!(field("kind", "\"DEBIT\"").unwrap().kind, Some('d'));
+    assert_eq!(field("kind", "\"DEBIT\"").unwrap().kind, Some(Kind::Debit));
     assert_eq!(said("kind", "\"debit\""), "must be one of CREDIT, DEBIT");
     assert_eq!(field("day", "\"2024-02-29\"").unwrap().day.unwrap().to_string(), "2024-02-29");
     for json in ["\"2023-02-29\"", "\"2024-2-29\"", "\"2024-02-29T00:00:00Z\"", "\"+024-02-29\"", "20240229"] {

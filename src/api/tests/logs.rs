@@ -27,6 +27,9 @@ async fn logged(path: &str, filter: &str) -> Vec<Value> {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(move || writer.clone()).finish();
+    // With only one subscriber, tracing lets whichever thread comes first decide whether a line is wanted, and that
+    // thread may belong to another test.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let guard = tracing::subscriber::set_default(subscriber);
     let client = TestClient::new(app());
     client.get(path).header("X-Request-ID", "mine-1").send().await;

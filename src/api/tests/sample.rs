@@ -1,5 +1,7 @@
 //! A small API that uses the layer as the real one does.
 
+use ledger_events::restrictions::Scopes;
+use ledger_events::{AccountId, CredentialId};
 use poem::middleware::AddData;
 use poem::{Endpoint, EndpointExt, Route};
 use poem_openapi::param::{Path, Query};
@@ -31,11 +33,11 @@ struct PlaceOrder {
     denomination: Number,
     client_reference: Option<String>,
     metadata: Option<JsonObject>,
-    lines: Option<Vec<Line>>,
+    lines: Option<Vec<SampleLine>>,
 }
 
 #[derive(Debug, Clone, Default, Object, Serialize)]
-struct Line {
+struct SampleLine {
     /// Free text.
     note: String,
 }
@@ -63,12 +65,12 @@ impl FromFields for PlaceOrder {
             denomination: fields.required("denomination", number(2, Decimal::ZERO..=Decimal::MAX)),
             client_reference: fields.optional("client_reference", line(1..=100)),
             metadata: fields.optional("metadata", json_object(4096)),
-            lines: fields.optional("lines", list(0..=9, || object)),
+            lines: fields.optional("lines", list(0..=9, object)),
         }
     }
 }
 
-impl FromFields for Line {
+impl FromFields for SampleLine {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
         Self { note: fields.required("note", line(1..=9)) }
     }
@@ -91,7 +93,7 @@ impl Api {
     #[oai(path = "/orders", method = "post", operation_id = "place_order")]
     async fn place(&self, caller: Caller, body: StrictJson<PlaceOrder>) -> Result<Stored<Data<Order>, 201, 200>, ApiError> {
         let mut order = order(body.0.product_id);
-        order.id += caller.0.account_id;
+        order.id += caller.0.account_id.0;
         let replayed = body.0.client_reference.is_some();
         Ok(Stored::new(if replayed { 200 } else { 201 }, render(&order).map_err(ApiError::internal)?, replayed))
     }
@@ -157,7 +159,12 @@ pub fn app() -> impl Endpoint {
     Route::new()
         .nest(
             "/v1",
-            service().with(AddData::new(Principal { account_id: 1000, shard_id: 1, identity: ClientIdentity::Credential(1) })),
+            service().with(AddData::new(Principal {
+                account_id: AccountId(1000),
+                shard_id: 1,
+                identity: ClientIdentity::Credential(CredentialId(1)),
+                scopes: Scopes::ALL,
+            })),
         )
         .nest("/anonymous", service())
         .at("/limited", poem::get(limited))

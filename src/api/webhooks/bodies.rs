@@ -4,12 +4,11 @@ use ledger_events::webhook;
 use ledger_events::webhook::WebhookEventType as EventType;
 use poem_openapi::{Enum, Object};
 use serde::Serialize;
-use serde_json::value::RawValue;
 use webhook_client::address::{MAX_URL_CHARACTERS, check_url};
 
-use crate::api::fields::{Fields, FromFields};
-use crate::api::problems::Read;
-use crate::api::readers::{boolean, integer, line, list, one_of, text};
+use crate::api::fields::{Fields, body};
+use crate::api::limits::Reader;
+use crate::api::readers::{boolean, id, line, list, one_of, text};
 use crate::api::reply::Plural;
 use crate::api::scalars::Timestamp;
 use crate::ledger::command_result::WebhookView;
@@ -52,14 +51,6 @@ impl Event {
     pub fn as_str(self) -> &'static str {
         EventType::from(self).as_str()
     }
-
-    const ALL: [(&'static str, Event); 5] = [
-        ("order.created", Self::Created),
-        ("order.pending", Self::Pending),
-        ("order.delivered", Self::Delivered),
-        ("order.partially_delivered", Self::PartiallyDelivered),
-        ("order.cancelled", Self::Cancelled),
-    ];
 }
 
 impl From<EventType> for Event {
@@ -87,85 +78,68 @@ impl From<Event> for EventType {
 }
 
 /// Reads a list of one or more event types without duplicates.
-fn events(value: &RawValue) -> Read<Vec<Event>> {
-    let events = list(1..=Event::ALL.len(), || one_of(&Event::ALL))(value)?;
-    let is_repeated = |(index, event)| events[..index].contains(event);
-    if events.iter().enumerate().any(is_repeated) { Err("must not have an entry twice".into()) } else { Ok(events) }
+fn events() -> impl Reader<Vec<Event>> {
+    list(1..=EventType::ALL.len(), || one_of).and(|events: Vec<Event>| {
+        let is_repeated = |(index, event)| events[..index].contains(event);
+        if events.iter().enumerate().any(is_repeated) { Err("must not have an entry twice".into()) } else { Ok(events) }
+    })
 }
 
-fn url(value: &RawValue) -> Read<String> {
-    let url = text(1..=MAX_URL_CHARACTERS)(value)?;
-    match check_url(&url) {
+fn url() -> impl Reader<String> {
+    text(1..=MAX_URL_CHARACTERS).and(|url: String| match check_url(&url) {
         Ok(_) => Ok(url),
         Err(refused) => Err(refused.to_string().into()),
-    }
+    })
 }
 
 pub fn types(events: Vec<Event>) -> Vec<EventType> {
     events.into_iter().map(Into::into).collect()
 }
 
-/// A webhook to register.
-#[derive(Object, Serialize)]
-pub struct RegisterWebhook {
-    /// Name of the webhook, for people to recognize it.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    pub name: String,
-    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
-    #[oai(validator(min_length = 1, max_length = 2048))]
-    pub url: String,
-    /// Event types that the webhook is subscribed to.
-    #[oai(validator(min_items = 1, unique_items))]
-    pub events: Vec<Event>,
-    /// API credential to link: its signing secret becomes the token. Without it, the service generates a separate token.
-    /// Linking requires the role owner, or a request made with that credential.
-    pub credential_id: Option<i64>,
-}
-
-impl FromFields for RegisterWebhook {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            name: fields.required("name", line(1..=100)),
-            url: fields.required("url", url),
-            events: fields.required("events", events),
-            credential_id: fields.optional("credential_id", integer(1..=i64::MAX)),
-        }
+body! {
+    /// A webhook to register.
+    #[derive(Object, Serialize)]
+    pub struct RegisterWebhook {
+        /// Name of the webhook, for people to recognize it.
+        pub name: String = required(line(1..=100)),
+        /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
+        pub url: String = required(url()),
+        /// Event types that the webhook is subscribed to.
+        #[oai(validator(unique_items))]
+        pub events: Vec<Event> = required(events()),
+        /// API credential to link: its signing secret becomes the token. Without it, the service generates a separate token.
+        /// Linking requires the role owner, or a request made with that credential.
+        pub credential_id: Option<i64> = optional(id),
     }
 }
 
-/// Changes to a webhook. At least one field is required. Fields that are left out keep their values.
-#[derive(Object, Serialize)]
-pub struct ChangeWebhook {
-    /// Name of the webhook, for people to recognize it.
-    #[oai(validator(min_length = 1, max_length = 100))]
-    pub name: Option<String>,
-    /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
-    #[oai(validator(min_length = 1, max_length = 2048))]
-    pub url: Option<String>,
-    /// Event types that the webhook is subscribed to.
-    #[oai(validator(min_items = 1, unique_items))]
-    pub events: Option<Vec<Event>>,
-    /// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
-    pub is_active: Option<bool>,
-    /// API credential to link: its signing secret becomes the token, from the next delivery on. Linking requires the role
-    /// owner, or a request made with that credential.
-    pub credential_id: Option<i64>,
+body! {
+    /// Changes to a webhook. At least one field is required. Fields that are left out keep their values.
+    #[derive(Object, Serialize)]
+    pub struct ChangeWebhook {
+        /// Name of the webhook, for people to recognize it.
+        pub name: Option<String> = optional(line(1..=100)),
+        /// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
+        pub url: Option<String> = optional(url()),
+        /// Event types that the webhook is subscribed to.
+        #[oai(validator(unique_items))]
+        pub events: Option<Vec<Event>> = optional(events()),
+        /// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
+        pub is_active: Option<bool> = optional(boolean),
+        /// API credential to link: its signing secret becomes the token, from the next delivery on. Linking requires the role
+        /// owner, or a request made with that credential.
+        pub credential_id: Option<i64> = optional(id),
+    }
+    check ChangeWebhook::check
 }
 
-impl FromFields for ChangeWebhook {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let change = Self {
-            name: fields.optional("name", line(1..=100)),
-            url: fields.optional("url", url),
-            events: fields.optional("events", events),
-            is_active: fields.optional("is_active", boolean),
-            credential_id: fields.optional("credential_id", integer(1..=i64::MAX)),
-        };
-        let ChangeWebhook { name, url, events, is_active, credential_id } = &change;
+impl ChangeWebhook {
+    /// Checks the rules between fields.
+    fn check(&self, fields: &mut Fields<'_>) {
+        let ChangeWebhook { name, url, events, is_active, credential_id } = self;
         if name.is_none() && url.is_none() && events.is_none() && is_active.is_none() && credential_id.is_none() {
             fields.problem("body", "must change something: name, url, events, is_active or credential_id");
         }
-        change
     }
 }
 
@@ -216,11 +190,11 @@ impl Plural for Webhook {
 impl Webhook {
     fn of(webhook: webhook::Webhook, name: &Secret, url: &Secret) -> Self {
         Self {
-            id: webhook.id,
+            id: webhook.id.0,
             name: name.expose().to_owned(),
             url: url.expose().to_owned(),
             events: webhook.events.into_iter().map(Into::into).collect(),
-            credential_id: webhook.credential_id,
+            credential_id: webhook.credential_id.map(|id| id.0),
             is_active: webhook.is_active,
             created_at: webhook.created_at.into(),
             updated_at: webhook.updated_at.into(),
@@ -230,8 +204,8 @@ impl Webhook {
     /// Builds a webhook with its name and URL from the texts of a page. Erased texts become empty strings.
     pub fn with_texts(webhook: webhook::Webhook, texts: &Texts) -> Self {
         let erased = Secret::new("");
-        let name = texts.get(&(NAME, webhook.id)).unwrap_or(&erased);
-        let url = texts.get(&(URL, webhook.id)).unwrap_or(&erased);
+        let name = texts.get(&(NAME, webhook.id.0)).unwrap_or(&erased);
+        let url = texts.get(&(URL, webhook.id.0)).unwrap_or(&erased);
         Self::of(webhook, name, url)
     }
 

@@ -1,8 +1,13 @@
 //! `/api/v1/webhooks`: registration and management of webhooks.
 
 mod bodies;
+mod explanation;
+mod replays;
 
-use ledger_projections::{accounts, webhooks};
+use ledger_events::account::Credential;
+use ledger_events::{AccountId, CredentialId, ShardId, WebhookId, webhook};
+use ledger_projections::state::State as _;
+use ledger_projections::webhooks;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Path, Query};
 
@@ -11,7 +16,7 @@ use super::error::ApiError;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, secret_not_visible, unrenderable};
 use super::page::Page;
-use super::principal::{Caller, ClientOperator};
+use super::principal::{Caller, WebhookOperator};
 use super::reply::{Data, Listed, NoStore, Reply, Stored, render};
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
@@ -20,14 +25,16 @@ use crate::ledger::commands::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Secret, random_secret};
-pub use bodies::Event;
-use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, Webhook, WebhookTest, types};
+use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, WebhookTest, types};
+pub use bodies::{Event, Webhook};
+pub use explanation::Explanations;
+pub use replays::{ReplayStatus, Replays};
 
 /// Renders the response without the `success`/`data` wrapper: the specification's only exception.
 fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
     let body = serde_json::to_string(&RegisteredWebhook {
-        id: webhook.id,
+        id: webhook.id.0,
         name: name.expose().to_owned(),
         url: url.expose().to_owned(),
         token: token.expose().to_owned(),
@@ -41,7 +48,7 @@ fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Erro
 fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
     let body = render(&RotatedToken {
-        webhook_id: webhook.id,
+        webhook_id: webhook.id.0,
         token: token.expose().to_owned(),
         rotated_at: webhook.updated_at.into(),
     })?;
@@ -54,9 +61,9 @@ fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> 
 ///
 /// # Errors
 /// 403 if the caller may not see the secret.
-async fn check_link(state: &ApiState, caller: &Principal, credential: Option<i64>) -> Result<(), ApiError> {
+async fn check_link(state: &ApiState, caller: &Principal, credential: Option<CredentialId>) -> Result<(), ApiError> {
     let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(*id)) else { return Ok(()) };
-    let found = accounts::load_credentials(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
+    let found = Credential::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(secret_not_visible()),
         false => Ok(()),
@@ -70,6 +77,30 @@ fn tested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     Ok(StoredResponse { status: 200, body, is_secret: false })
 }
 
+/// Returns a page of an account's webhooks, newest first, without deleted ones.
+pub async fn list_of(state: &ApiState, (shard, account): (ShardId, AccountId), page: Page) -> Result<Listed<Webhook>, ApiError> {
+    let found = webhooks::list(state.ledger.pool(), shard, account, rows_of(page)).await?;
+    let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| [(NAME, webhook.id.0), (URL, webhook.id.0)]).collect();
+    let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
+    Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
+}
+
+/// Adds a webhook's name and URL.
+pub async fn with_texts(state: &ApiState, shard: ShardId, webhook: webhook::Webhook) -> Result<Webhook, ApiError> {
+    let wanted = [(NAME, webhook.id.0), (URL, webhook.id.0)];
+    let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
+    Ok(Webhook::with_texts(webhook, &texts))
+}
+
+/// Returns a webhook of the account, deleted or not.
+///
+/// # Errors
+/// 404 if the account has no such webhook.
+pub async fn find(state: &ApiState, caller: &Principal, id: WebhookId) -> Result<webhook::Webhook, ApiError> {
+    let found = webhook::Webhook::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?.pop();
+    found.filter(|webhook| webhook.account_id == caller.account_id).ok_or_else(not_found)
+}
+
 pub struct Webhooks;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Webhooks")]
@@ -81,7 +112,7 @@ impl Webhooks {
     #[oai(path = "/webhooks", method = "post", operation_id = "register_webhook")]
     async fn register(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
@@ -89,14 +120,15 @@ impl Webhooks {
         body: StrictJson<RegisterWebhook>,
     ) -> Result<NoStore<Stored<RegisteredWebhook, 201>>, ApiError> {
         let (caller, request) = (caller.0, body.0);
-        check_link(&state, &caller, request.credential_id).await?;
+        let credential_id = request.credential_id.map(CredentialId);
+        check_link(&state, &caller, credential_id).await?;
         let idempotency = key.of(&caller, "/api/v1/webhooks", &request, registered)?;
         let command = Command::RegisterWebhook(commands::RegisterWebhook {
             account_id: caller.account_id,
             name: Secret::new(request.name),
             url: Secret::new(request.url),
             events: types(request.events),
-            credential_id: request.credential_id,
+            credential_id,
             new_secret: random_secret(),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
@@ -117,11 +149,7 @@ impl Webhooks {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Webhook>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
-        let found = webhooks::list(pool, shard, caller.0.account_id, rows_of(page)).await?;
-        let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| [(NAME, webhook.id), (URL, webhook.id)]).collect();
-        let texts = texts::load(pool, &state.keyring, shard, &wanted).await?;
-        Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
+        list_of(&state, (caller.0.shard_id, caller.0.account_id), page).await
     }
 
     /// Retrieve a webhook
@@ -135,11 +163,11 @@ impl Webhooks {
         /// Unique identifier of the webhook.
         id: Path<i64>,
     ) -> Result<Reply<Webhook>, ApiError> {
-        let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
-        let found = webhooks::load(&mut *pool.acquire().await?, shard, &[id.0]).await?.pop();
-        let webhook = found.filter(|w| w.account_id == caller.0.account_id && !w.is_deleted).ok_or_else(not_found)?;
-        let texts = texts::load(pool, &state.keyring, shard, &[(NAME, id.0), (URL, id.0)]).await?;
-        Ok(Reply(Webhook::with_texts(webhook, &texts)))
+        let webhook = find(&state, &caller.0, WebhookId(id.0)).await?;
+        if webhook.is_deleted {
+            return Err(not_found());
+        }
+        Ok(Reply(with_texts(&state, caller.0.shard_id, webhook).await?))
     }
 
     /// Change a webhook
@@ -150,23 +178,24 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "put", operation_id = "change_webhook")]
     async fn change(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique identifier of the webhook.
         id: Path<i64>,
         body: StrictJson<ChangeWebhook>,
     ) -> Result<Reply<Webhook>, ApiError> {
         let (caller, request) = (caller.0, body.0);
-        check_link(&state, &caller, request.credential_id).await?;
+        let credential_id = request.credential_id.map(CredentialId);
+        check_link(&state, &caller, credential_id).await?;
         let change = WebhookChange {
             name: request.name.map(Secret::new),
             url: request.url.map(Secret::new),
             events: request.events.map(types),
             is_active: request.is_active,
-            link: request.credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
+            link: credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
             visible: caller.visible_secrets(),
         };
-        let command = commands::UpdateWebhook { account_id: caller.account_id, webhook_id: id.0, change };
+        let command = commands::UpdateWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0), change };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(Webhook::of_view(answered!(answer, CommandResult::Webhook(view) => view)?)))
     }
@@ -178,7 +207,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id/rotate-token", method = "post", operation_id = "rotate_webhook_token")]
     async fn rotate_token(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique identifier of the webhook.
         id: Path<i64>,
@@ -190,7 +219,7 @@ impl Webhooks {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/rotate-token", id.0), &(), rotated)?;
         let (account_id, new_token) = (caller.account_id, random_secret());
-        let command = commands::RotateWebhookToken { account_id, webhook_id: id.0, new_token };
+        let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, rotated).map(NoStore)
     }
@@ -201,14 +230,14 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id", method = "delete", operation_id = "delete_webhook")]
     async fn delete(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique identifier of the webhook.
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<DeletedWebhook>, ApiError> {
         let caller = caller.0;
-        let command = commands::DeleteWebhook { account_id: caller.account_id, webhook_id: id.0 };
+        let command = commands::DeleteWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0) };
         state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         Ok(Reply(DeletedWebhook { message: "The webhook is deleted.".to_owned(), webhook_id: id.0 }))
     }
@@ -220,7 +249,7 @@ impl Webhooks {
     #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "test_webhook")]
     async fn test(
         &self,
-        caller: Caller<ClientOperator>,
+        caller: Caller<WebhookOperator>,
         state: State<'_>,
         /// Unique identifier of the webhook.
         id: Path<i64>,
@@ -231,7 +260,7 @@ impl Webhooks {
     ) -> Result<Stored<Data<WebhookTest>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/test", id.0), &(), tested)?;
-        let command = commands::TestWebhook { account_id: caller.account_id, webhook_id: id.0 };
+        let command = commands::TestWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0) };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, tested)
     }

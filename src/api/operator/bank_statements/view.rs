@@ -2,7 +2,7 @@
 
 use bank_statements::lines::{BankLine, Direction};
 use chrono::NaiveDate;
-use ledger_events::reconciliation::{Decision, Statement};
+use ledger_events::reconciliation::{self, Decision};
 use poem::http::header;
 use poem::{IntoResponse, Response};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
@@ -14,7 +14,7 @@ use crate::api::error::{JSON, documented_header};
 use crate::api::reply::{Data, Plural};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::transactions::TransactionType;
-use crate::reconciliation::statements::{Candidate, Found, Matching};
+use crate::reconciliation::statements::{Candidate, LineMatch, Matching};
 use crate::spreadsheet::{self, inert};
 
 /// An imported statement of a bank or payment processor.
@@ -42,10 +42,10 @@ impl Plural for BankStatement {
     const PLURAL: &'static str = "statements";
 }
 
-impl From<Statement> for BankStatement {
-    fn from(statement: Statement) -> Self {
+impl From<reconciliation::BankStatement> for BankStatement {
+    fn from(statement: reconciliation::BankStatement) -> Self {
         Self {
-            id: statement.id,
+            id: statement.id.0,
             format: statement.imported.format.as_str().to_owned(),
             line_count: statement.imported.lines,
             first_day: statement.imported.first_day,
@@ -78,15 +78,15 @@ pub(super) enum MatchStatus {
     Unmatched,
 }
 
-impl From<&Found> for MatchStatus {
-    fn from(found: &Found) -> Self {
+impl From<&LineMatch> for MatchStatus {
+    fn from(found: &LineMatch) -> Self {
         match found {
-            Found::Matched(_) | Found::Decided(Decision::Funding { .. } | Decision::Payout { .. }) => Self::Matched,
-            Found::Decided(Decision::Ignored) => Self::Ignored,
-            Found::Ambiguous { .. } => Self::Ambiguous,
-            Found::Unmatched => Self::Unmatched,
-            Found::Reversed { .. } => Self::Reversed,
-            Found::Duplicate => Self::Duplicate,
+            LineMatch::Matched(_) | LineMatch::Decided(Decision::Funding { .. } | Decision::Payout { .. }) => Self::Matched,
+            LineMatch::Decided(Decision::Ignored) => Self::Ignored,
+            LineMatch::Ambiguous { .. } => Self::Ambiguous,
+            LineMatch::Unmatched => Self::Unmatched,
+            LineMatch::Reversed { .. } => Self::Reversed,
+            LineMatch::Duplicate => Self::Duplicate,
         }
     }
 }
@@ -116,8 +116,8 @@ pub(super) struct LedgerEntry {
 
 fn ids(decision: Decision) -> (Option<i64>, Option<i64>) {
     match decision {
-        Decision::Funding { transaction_id } => (Some(transaction_id), None),
-        Decision::Payout { payout_id } => (None, Some(payout_id)),
+        Decision::Funding { transaction_id } => (Some(transaction_id.0), None),
+        Decision::Payout { payout_id } => (None, Some(payout_id.0)),
         Decision::Ignored => (None, None),
     }
 }
@@ -128,7 +128,7 @@ impl LedgerEntry {
         Self {
             transaction_id,
             payout_id,
-            account_id: Some(candidate.account_id),
+            account_id: Some(candidate.account_id.0),
             amount: Some(Money(candidate.entry.amount)),
             currency: Some(candidate.entry.currency),
             day: Some(candidate.entry.day),
@@ -188,21 +188,21 @@ pub(super) struct StatementLine {
 }
 
 impl StatementLine {
-    pub(super) fn of(line: BankLine, found: Found) -> Self {
+    pub(super) fn of(line: BankLine, found: LineMatch) -> Self {
         let status = MatchStatus::from(&found);
-        let is_decided = matches!(found, Found::Decided(_));
+        let is_decided = matches!(found, LineMatch::Decided(_));
         let (reversed_statement_id, reversed_line) = match found {
-            Found::Reversed { statement_id, line } => (Some(statement_id), Some(line)),
+            LineMatch::Reversed { statement_id, line } => (Some(statement_id), Some(line)),
             _ => (None, None),
         };
         let (entries, why) = match found {
-            Found::Matched(candidate) => (vec![LedgerEntry::of(candidate, false)], None),
-            Found::Decided(Decision::Ignored) => (vec![], None),
-            Found::Decided(decision) => (vec![LedgerEntry::named(decision)], None),
-            Found::Ambiguous { candidates, why } => {
+            LineMatch::Matched(candidate) => (vec![LedgerEntry::of(candidate, false)], None),
+            LineMatch::Decided(Decision::Ignored) => (vec![], None),
+            LineMatch::Decided(decision) => (vec![LedgerEntry::named(decision)], None),
+            LineMatch::Ambiguous { candidates, why } => {
                 (candidates.into_iter().map(|candidate| LedgerEntry::of(candidate, true)).collect(), Some(why.to_owned()))
             }
-            Found::Unmatched | Found::Reversed { .. } | Found::Duplicate => (vec![], None),
+            LineMatch::Unmatched | LineMatch::Reversed { .. } | LineMatch::Duplicate => (vec![], None),
         };
         Self {
             line: line.number,
@@ -220,7 +220,7 @@ impl StatementLine {
             is_decided,
             why,
             reversed_line,
-            reversed_statement_id,
+            reversed_statement_id: reversed_statement_id.map(|id| id.0),
             entries,
         }
     }

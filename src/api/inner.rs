@@ -1,0 +1,43 @@
+//! The API behind admission, as the pages of this node call it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use poem::endpoint::BoxEndpoint;
+use poem::{Endpoint, Request, Response, Result};
+
+use super::edge::enveloped;
+
+/// The routes of the API, without authentication, rate limits and access log. The caller's identity is in the request's
+/// extensions. Cheap to clone.
+#[derive(Clone)]
+pub struct Inner {
+    routes: Arc<BoxEndpoint<'static, Response>>,
+    /// Whether the node is a sandbox, which shows the mails that it sends.
+    pub is_sandbox: bool,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    pub(super) fn new(routes: BoxEndpoint<'static, Response>, is_sandbox: bool) -> Inner {
+        Inner { routes: Arc::new(routes), is_sandbox }
+    }
+
+    /// Handles a request of an admitted caller. Errors are in the error envelope, as clients get them.
+    pub async fn respond(&self, request: Request) -> Response {
+        self.routes.call(request).await.unwrap_or_else(enveloped)
+    }
+}
+
+impl Endpoint for Inner {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        self.routes.call(request).await
+    }
+}

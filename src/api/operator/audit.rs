@@ -1,0 +1,172 @@
+//! `/admin/v1/audit`: who did what, from the log.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use ledger_events::{AccountId, Actor, ShardId};
+use poem_openapi::param::Query;
+use poem_openapi::{Object, OpenApi};
+use serde::Serialize;
+
+use super::events::types;
+use crate::access::Operator;
+use crate::api::error::ApiError;
+use crate::api::page::Page;
+use crate::api::principal::Caller;
+use crate::api::reply::Reply;
+use crate::api::scalars::Timestamp;
+use crate::api::state::{State, Tag, time};
+use crate::export::Stream;
+use crate::export::selection::Range;
+use crate::ledger::FIRST_SHARD;
+use crate::ledger::actors::{self, ActorNames};
+use crate::ledger::reader::audit::{self, Criteria};
+use crate::ledger::reader::{self, Stored};
+use crate::secrets::seal::Secret;
+
+/// Kinds of actors. Those before `fulfilment` have an id.
+const ACTORS: [&str; 6] = ["credential", "user", "operator", "fulfilment", "replay", "sandbox"];
+
+/// An action and its actor.
+#[derive(Object, Serialize)]
+struct AuditEntry {
+    /// Position of the event in the log.
+    position: i64,
+    /// Unique identifier of the event.
+    event_id: String,
+    /// Type of the event, such as `VouchersRevealed`.
+    r#type: String,
+    /// Kind of the actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+    actor_type: String,
+    /// Unique identifier of the actor, if its kind has one. Operator 0 is the service's configuration.
+    actor_id: Option<i64>,
+    /// Name or email address of the actor, unless it was erased.
+    actor_name: Option<String>,
+    /// Subject of the action, such as `order/42`.
+    subject: String,
+    /// Account that the action belongs to.
+    account_id: Option<i64>,
+    /// `X-Request-ID` of the request, or the name of the command or background process.
+    request_id: String,
+    /// Time at which the event was recorded.
+    recorded_at: Timestamp,
+}
+
+/// A page of actions, newest first.
+#[derive(Object, Serialize)]
+struct AuditPage {
+    /// Actions of this page. It can be empty although older actions follow.
+    entries: Vec<AuditEntry>,
+    /// Value of `before` for the next page. Null at the end.
+    next_before: Option<i64>,
+}
+
+impl AuditEntry {
+    fn of(stored: &Stored, names: &ActorNames) -> Result<Self, ApiError> {
+        let metadata = stored.decode()?.metadata;
+        let (actor_type, actor_id) = metadata.actor.kind();
+        Ok(Self {
+            position: stored.position,
+            event_id: stored.event_id.to_string(),
+            r#type: stored.event_type.clone(),
+            actor_type: actor_type.to_owned(),
+            actor_id,
+            actor_name: names.get(&metadata.actor).map(|name: &Secret| name.expose().to_owned()),
+            subject: format!("{}/{}", stored.stream_type, stored.stream_id),
+            account_id: metadata.account_id.map(|id| id.0),
+            request_id: metadata.request_id,
+            recorded_at: stored.recorded_at.into(),
+        })
+    }
+}
+
+/// Reads an actor such as `operator/3`, or a kind such as `operator`.
+fn actor(text: &str) -> Result<(String, Option<i64>), ApiError> {
+    let (kind, id) = text.split_once('/').map_or((text, None), |(kind, id)| (kind, Some(id)));
+    let id = id.map(str::parse::<i64>).transpose();
+    match (ACTORS.contains(&kind), id) {
+        (true, Ok(id)) => Ok((kind.to_owned(), id)),
+        _ => Err(ApiError::invalid("actor", "must be a kind and an id, such as operator/3, or one of the kinds of actors")),
+    }
+}
+
+pub struct Audit;
+
+#[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Events")]
+impl Audit {
+    /// Audit who did what
+    ///
+    /// Returns the actions of clients, operators and background processes from the log, newest first. Every reveal of
+    /// voucher codes is one of them: `type=VouchersRevealed`. A page ends after a bounded scan of the log, so continue until
+    /// `next_before` is null.
+    #[oai(path = "/audit", method = "get", operation_id = "audit_events")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn audit(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Only actions of this actor, such as `operator/3`, or of this kind, such as `operator`.
+        actor: Query<Option<String>>,
+        /// Only actions on this subject, such as `order/42`.
+        subject: Query<Option<String>>,
+        /// Only actions of these event types, separated by commas.
+        #[oai(name = "type")]
+        event_types: Query<Option<String>>,
+        /// Only actions that belong to this account.
+        account_id: Query<Option<i64>>,
+        /// Only actions at or after this time.
+        since: Query<Option<DateTime<Utc>>>,
+        /// Only actions before this time.
+        until: Query<Option<DateTime<Utc>>>,
+        /// Only actions before this position: `next_before` of the previous page.
+        before: Query<Option<i64>>,
+        /// Actions per page, 1 to 100. Default: 20.
+        limit: Query<Option<i64>>,
+        /// Shard whose log to read. Default: the first shard.
+        shard_id: Query<Option<i16>>,
+    ) -> Result<Reply<AuditPage>, ApiError> {
+        let limit = usize::try_from(Page::of(None, limit.0, 20, 100)?.limit).unwrap_or(20);
+        let shard: ShardId = shard_id.0.unwrap_or(FIRST_SHARD);
+        if !state.ledger.shards().any(|known| known == shard) {
+            return Err(ApiError::invalid("shard_id", "is not a shard of this ledger"));
+        }
+        let subject = subject.0.map(|text| text.parse::<Stream>()).transpose();
+        let subject = subject.map_err(|problem| ApiError::invalid("subject", problem))?;
+        let criteria = Criteria {
+            actor: actor.0.as_deref().map(self::actor).transpose()?,
+            subject: subject.map(|subject| (subject.stream_type, subject.stream_id)),
+            account_id: account_id.0.map(AccountId),
+            types: types(event_types.0.as_deref())?,
+        };
+        let to = match before.0 {
+            Some(..1) => return Err(ApiError::invalid("before", "must be a position, 1 or more")),
+            before => before.map(|before| before - 1),
+        };
+        let range = Range { from: None, to, since: time("since", since.0)?, until: time("until", until.0)? };
+        let pool = state.ledger.pool();
+        let head = reader::head(pool, shard).await?;
+        let bounds = range.resolve(pool, shard, head).await?;
+        let page = audit::page(pool, shard, bounds, &criteria, limit).await?;
+        let actors = page.events.iter().map(|stored| Ok(stored.decode()?.metadata.actor));
+        let actors: HashSet<Actor> = actors.collect::<Result<_, ApiError>>()?;
+        let names = actors::names(pool, Some(&state.keyring), shard, &actors).await?;
+        let entries = page.events.iter().map(|stored| AuditEntry::of(stored, &names));
+        Ok(Reply(AuditPage { entries: entries.collect::<Result<_, _>>()?, next_before: page.next_before }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_actor_is_a_kind_with_or_without_an_id() {
+        assert_eq!(actor("operator/3").unwrap(), ("operator".to_owned(), Some(3)));
+        assert_eq!(actor("fulfilment").unwrap(), ("fulfilment".to_owned(), None));
+        for wrong in ["", "operator/", "operator/x", "king", "king/1", "/1", "operator/1/2"] {
+            assert!(actor(wrong).is_err(), "{wrong}");
+        }
+    }
+}
