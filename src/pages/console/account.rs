@@ -1,0 +1,157 @@
+//! The operator's own sign-in: the session, and the second factor.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::pages::call::Refusal;
+use crate::pages::form::{Form, Kind};
+use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::layout;
+use crate::pages::parts::values::{copyable, facts, time, words};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+const SESSION: &str = "/admin/auth/session";
+
+/// The session, as `GET /admin/auth/session` returns it.
+#[derive(Debug, Deserialize)]
+struct Session {
+    operator_id: i64,
+    role: String,
+    sign_in: String,
+    two_factor: bool,
+    expires_at: DateTime<Utc>,
+}
+
+/// A secret for an authenticator app, as `POST /admin/auth/two-factor` returns it.
+#[derive(Deserialize)]
+struct Enrolment {
+    secret: String,
+    otpauth_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Confirmed {
+    recovery_codes: Vec<String>,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/account", show)
+        .post("/console/account/two-factor", begin)
+        .post("/console/account/two-factor/confirm", confirm)
+        .post("/console/account/two-factor/remove", remove)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let session = visit.get(SESSION).await?;
+    Ok(page(&visit, &session, None))
+}
+
+fn page(visit: &Visit, session: &Session, refusal: Option<&Refusal>) -> Response {
+    let body = html! {
+        (layout::problem(refusal))
+        (facts(&[
+            ("Operator", html! { (session.operator_id) }),
+            ("Role", html! { (words(&session.role)) }),
+            ("Signed in by", html! { @if session.sign_in == "password" { "email and password" } @else { "your organisation" } }),
+            ("The session ends", time(session.expires_at)),
+            ("Second factor", html! { @if session.two_factor { "enrolled" } @else { "not enrolled" } }),
+        ]))
+        @if session.sign_in == "password" {
+            h2 { "Second factor" }
+            @if session.two_factor { (removal(refusal)) }
+            @else {
+                p { "With a second factor, a stolen password is not enough to sign in. You need an authenticator app." }
+                form method="post" action="/console/account/two-factor" { button { "Enrol a second factor" } }
+            }
+        }
+    };
+    layout::page(visit, "Your sign-in", &body)
+}
+
+fn removal(refusal: Option<&Refusal>) -> Markup {
+    let form = Form::default();
+    let fields = Filled { form: &form, refusal };
+    html! {
+        details open[refusal.is_some()] {
+            summary { "Remove the second factor" }
+            form.card method="post" action="/console/account/two-factor/remove" {
+                p { "Your password alone is then enough to sign in." }
+                (fields.input("code", "Code", "text", "Six digits from your authenticator app, or a recovery code."))
+                button.danger { "Remove the second factor" }
+            }
+        }
+    }
+}
+
+/// Begins to enrol a second factor. The page with its secret is the response, because the secret is shown only once.
+async fn begin(visit: Visit) -> PageResult {
+    visit.operator()?;
+    match visit.change(Method::POST, "/admin/auth/two-factor", &json!({})).await {
+        Ok(enrolment) => Ok(enrolment_page(&visit, &enrolment, None)),
+        Err(refusal) => {
+            let session = visit.get(SESSION).await?;
+            corrected(refusal, |refusal| layout::refused(page(&visit, &session, Some(refusal)), refusal))
+        }
+    }
+}
+
+fn enrolment_page(visit: &Visit, enrolment: &Enrolment, refusal: Option<&Refusal>) -> Response {
+    let form = Form::default();
+    let fields = Filled { form: &form, refusal };
+    let body = html! {
+        (layout::problem(refusal))
+        p { "Add this secret to your authenticator app. Then type the code that the app shows." }
+        (facts(&[
+            ("Secret", copyable(&enrolment.secret)),
+        ]))
+        @if let Some(url) = &enrolment.otpauth_url { p { a href=(url) { "Open the authenticator app of this device" } } }
+        form.card method="post" action="/console/account/two-factor/confirm" {
+            input type="hidden" name="secret" value=(enrolment.secret);
+            (fields.input("code", "Code", "text", "Six digits."))
+            button { "Confirm" }
+        }
+    };
+    layout::page(visit, "Enrol a second factor", &body)
+}
+
+/// Confirms the enrolment. The recovery codes are in the response, because they are shown only once.
+async fn confirm(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let body = visit.form.json(&[("code", Kind::Text)]);
+    match visit.change::<Confirmed>(Method::POST, "/admin/auth/two-factor/confirm", &body).await {
+        Ok(confirmed) => Ok(recovery_page(&visit, &confirmed)),
+        Err(refusal) => {
+            let enrolment = Enrolment { secret: visit.form.value("secret").to_owned(), otpauth_url: None };
+            corrected(refusal, |refusal| layout::refused(enrolment_page(&visit, &enrolment, Some(refusal)), refusal))
+        }
+    }
+}
+
+fn recovery_page(visit: &Visit, confirmed: &Confirmed) -> Response {
+    let body = html! {
+        p.notice.good role="status" { "The second factor is enrolled. Your other sessions have ended." }
+        p { "Keep these recovery codes in a safe place. Each one replaces the authenticator app once. They are not shown again." }
+        ul.codes { @for code in &confirmed.recovery_codes { li { (copyable(code)) } } }
+        p { a.button href="/console/account" { "I have stored the codes" } }
+    };
+    layout::page(visit, "Recovery codes", &body)
+}
+
+async fn remove(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let body = visit.form.json(&[("code", Kind::Text)]);
+    match visit.change::<Value>(Method::POST, "/admin/auth/two-factor/remove", &body).await {
+        Ok(_) => Ok(redirect("/console/account?done=changed")),
+        Err(refusal) => {
+            let session = visit.get(SESSION).await?;
+            corrected(refusal, |refusal| layout::refused(page(&visit, &session, Some(refusal)), refusal))
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The audit: who did what, by actor, subject, type and time, and as CSV.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::StatusCode;
+use serde::Deserialize;
+
+use super::parts::{account, short_request, subject};
+use crate::pages::call::Refusal;
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, Stop, file};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{period, rfc3339};
+use crate::pages::parts::values::{time, words};
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+use crate::spreadsheet::{self, inert};
+
+/// Filters of the page that are those of the API.
+const FILTERS: [&str; 5] = ["actor", "subject", "type", "account_id", "shard_id"];
+/// Number of calls for a page with actions. A part of the log without such actions is empty.
+const MOST_CALLS: usize = 5;
+/// Number of actions on a page.
+const ON_PAGE: usize = 50;
+/// Largest number of actions in a CSV, and in each of its calls.
+const IN_CSV: usize = 1_000;
+const IN_CALL: usize = 100;
+/// Number of calls for a CSV.
+const MOST_CSV_CALLS: usize = 20;
+/// Reveals of secrets, as a filter of the type.
+const REVEALS: &str = "/console/audit?type=VouchersRevealed";
+
+/// An action, as `GET /admin/v1/audit` returns it.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    position: i64,
+    event_id: String,
+    r#type: String,
+    actor_type: String,
+    actor_id: Option<i64>,
+    actor_name: Option<String>,
+    subject: String,
+    account_id: Option<i64>,
+    request_id: String,
+    recorded_at: DateTime<Utc>,
+}
+
+/// A part of the audit, the newest actions first.
+#[derive(Debug, Deserialize)]
+struct Part {
+    entries: Vec<Entry>,
+    next_before: Option<i64>,
+}
+
+impl Entry {
+    /// Returns the actor as the filter has it, such as `operator/3`.
+    fn actor(&self) -> String {
+        match self.actor_id {
+            Some(id) => format!("{}/{id}", self.actor_type),
+            None => self.actor_type.clone(),
+        }
+    }
+
+    /// Names the actor for people.
+    fn actor_title(&self) -> String {
+        let kind = if self.actor_type == "credential" { "API key".to_owned() } else { words(&self.actor_type) };
+        match (&self.actor_name, self.actor_id) {
+            (Some(name), _) => format!("{kind} {name}"),
+            (None, Some(0)) => format!("{kind} of the configuration"),
+            (None, Some(id)) => format!("{kind} {id}"),
+            (None, None) => kind,
+        }
+    }
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/audit", list).get("/console/audit.csv", download)
+}
+
+/// Returns the filters of a query as a query of the API.
+fn filters(query: &Form) -> Result<String, Refusal> {
+    let mut filters = url::form_urlencoded::Serializer::new(query.only(&FILTERS));
+    for (parameter, at) in ["since", "until"].into_iter().zip(period(query)?) {
+        filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
+    }
+    Ok(filters.finish())
+}
+
+/// Returns a query with the parameter `before`, if there is a position.
+fn earlier(query: &str, before: Option<&str>) -> String {
+    let before = before.map(|before| ("before", before));
+    url::form_urlencoded::Serializer::new(query.to_owned()).extend_pairs(before).finish()
+}
+
+/// Reads actions until there are `wanted` of them, the log has no more, or `calls` calls are made.
+async fn load(visit: &Visit, wanted: usize, calls: usize) -> Result<Part, Refusal> {
+    let filters = filters(&visit.query)?;
+    let mut loaded = Part { entries: vec![], next_before: None };
+    let mut before = visit.query.text("before").map(ToOwned::to_owned);
+    for _ in 0..calls {
+        let limit = (wanted - loaded.entries.len()).min(IN_CALL);
+        let part: Part = visit.get(&format!("/admin/v1/audit?{}&limit={limit}", earlier(&filters, before.as_deref()))).await?;
+        loaded.entries.extend(part.entries);
+        loaded.next_before = part.next_before;
+        before = part.next_before.map(|before| before.to_string());
+        if before.is_none() || loaded.entries.len() >= wanted {
+            break;
+        }
+    }
+    Ok(loaded)
+}
+
+async fn list(visit: Visit) -> PageResult {
+    visit.operator()?;
+    match load(&visit, ON_PAGE, MOST_CALLS).await {
+        Ok(part) => Ok(page(&visit, Some(&part), None)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, None, Some(refusal)), refusal)),
+    }
+}
+
+/// Returns the address of a page or file with the filters of a query, and the actions before a position.
+fn link(path: &str, query: &Form, before: Option<&str>) -> String {
+    format!("{path}?{}", earlier(&query.only(&[&FILTERS[..], &["from", "to"][..]].concat()), before))
+}
+
+fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Response {
+    let fields = Filled { form: &visit.query, refusal };
+    let body = html! {
+        (layout::problem(refusal))
+        p {
+            "Everything that clients, operators and background processes did, the newest first. "
+            a href=(REVEALS) { "Readings of voucher codes" } " are among it."
+        }
+        p.quiet {
+            "An actor is such as operator/3, or a kind such as operator. A subject is such as order/42. Commas separate several events, \
+             such as OrderPlaced,OrderCancelled. Without a shard, the page shows the first one."
+        }
+        (table::filters("/console/audit", &html! {
+            (fields.input("actor", "Actor", "search", ""))
+            (fields.input("subject", "Subject", "search", ""))
+            (fields.input("type", "Events", "search", ""))
+            (fields.input("account_id", "Account number", "search", ""))
+            (fields.input("from", "From (UTC)", "date", ""))
+            (fields.input("to", "Until (UTC)", "date", ""))
+            (fields.input("shard_id", "Shard", "search", ""))
+        }))
+        @if let Some(part) = part { (content(&visit.query, part)) }
+    };
+    layout::page(visit, "Audit", &body)
+}
+
+fn content(query: &Form, part: &Part) -> Markup {
+    let is_first = query.text("before").is_none();
+    let shard = query.text("shard_id").unwrap_or("1");
+    html! {
+        @if !part.entries.is_empty() {
+            (rows(shard, &part.entries))
+            p {
+                a href=(link("/console/audit.csv", query, query.text("before"))) { "Download as CSV" } " "
+                span.quiet { "The newest " (IN_CSV) " of this list. Choose a time for older ones." }
+            }
+        } @else if part.next_before.is_some() { p.quiet { "This part of the log has no such action." } }
+        @else { (table::empty("The log has no such action.", Some(("/console/audit", "Show all actions")))) }
+        nav.pager aria-label="Parts of the log" {
+            @if !is_first { a.button href=(link("/console/audit", query, None)) { "Newest" } }
+            @if let Some(before) = part.next_before {
+                a.button href=(link("/console/audit", query, Some(&before.to_string()))) rel="next" { "Older" }
+            } @else { span.quiet { "This is the beginning of the log." } }
+        }
+    }
+}
+
+fn rows(shard: &str, entries: &[Entry]) -> Markup {
+    let columns =
+        [("Time", false), ("Actor", false), ("Event", false), ("Subject", false), ("Account", false), ("Request", false)];
+    let row = |entry: &Entry| {
+        vec![
+            time(entry.recorded_at),
+            html! { a href=(super::parts::audit_of("actor", &entry.actor())) { (entry.actor_title()) } },
+            html! { a href={ "/console/events/" (shard) "/" (entry.position) } { (entry.r#type) } },
+            subject(&entry.subject),
+            html! { @match entry.account_id { Some(id) => (account(id)), None => "–" } },
+            short_request(&entry.request_id),
+        ]
+    };
+    table::table("Actions", &columns, &entries.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Sends the newest actions of the filtered list as CSV.
+async fn download(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let part = load(&visit, IN_CSV, MOST_CSV_CALLS).await?;
+    let text = csv(&part.entries).map_err(|error| {
+        tracing::error!(%error, "the audit cannot be written as CSV");
+        Stop::Refused(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "E_INTERNAL", "The CSV cannot be written."))
+    })?;
+    Ok(file("audit.csv", "text/csv; charset=utf-8; header=present", text))
+}
+
+fn csv(entries: &[Entry]) -> Result<Vec<u8>, csv::Error> {
+    let columns = ["position", "event_id", "recorded_at", "type", "actor", "actor_name", "subject", "account_id", "request_id"];
+    let mut text = Vec::new();
+    spreadsheet::rows(&mut text, |csv| {
+        csv.write_record(columns)?;
+        entries.iter().try_for_each(|entry| {
+            csv.write_record([
+                &*entry.position.to_string(),
+                &*entry.event_id,
+                &*entry.recorded_at.to_rfc3339_opts(SecondsFormat::Millis, true),
+                &*entry.r#type,
+                &*entry.actor(),
+                &*inert(entry.actor_name.as_deref().unwrap_or_default()),
+                &*entry.subject,
+                &*entry.account_id.map_or_else(String::new, |id| id.to_string()),
+                &*inert(&entry.request_id),
+            ])
+        })
+    })?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(name: Option<&str>, id: Option<i64>) -> Entry {
+        let entry = json!({"position": 17, "event_id": "e", "type": "VouchersRevealed", "actor_type": "credential",
+            "actor_id": id, "actor_name": name, "subject": "order/42", "account_id": 5, "request_id": "r",
+            "recorded_at": "2026-01-31T12:00:00Z"});
+        serde_json::from_value(entry).unwrap()
+    }
+
+    #[test]
+    fn an_action_leads_to_its_actor_its_event_and_its_subject() {
+        let markup = rows("2", &[entry(Some("<b>"), Some(3))]).0;
+        for link in ["/console/audit?actor=credential%2F3", "/console/events/2/17", "/console/orders/42", "/console/search?q=r"] {
+            assert!(markup.contains(link), "{link}: {markup}");
+        }
+        assert!(!markup.contains("<b>"), "{markup}");
+        assert_eq!((entry(None, Some(3)).actor_title(), entry(None, None).actor()), ("API key 3".into(), "credential".into()));
+    }
+
+    #[test]
+    fn the_filters_become_a_query_and_stay_in_the_links() {
+        let query = Form::parse(b"actor=operator%2F3&from=2026-01-31&to=2026-01-31&before=9");
+        let expected = "actor=operator%2F3&since=2026-01-31T00%3A00%3A00Z&until=2026-02-01T00%3A00%3A00Z";
+        assert_eq!(filters(&query).unwrap(), expected);
+        assert_eq!(
+            link("/console/audit", &query, Some("5")),
+            "/console/audit?actor=operator%2F3&from=2026-01-31&to=2026-01-31&before=5"
+        );
+    }
+
+    #[test]
+    fn a_csv_has_no_formulas() {
+        let text = String::from_utf8(csv(&[entry(Some("=1+1"), Some(3))]).unwrap()).unwrap();
+        let row = text.lines().nth(1).unwrap();
+        assert_eq!(row, "17,e,2026-01-31T12:00:00.000Z,VouchersRevealed,credential/3,'=1+1,order/42,5,r");
+    }
+}

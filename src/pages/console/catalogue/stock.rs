@@ -1,0 +1,213 @@
+//! The stock of a product: its levels as a plot and as a table, and the thresholds below which it is low.
+
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Product, may_change, product_of};
+use crate::pages::call::{List, Refusal};
+use crate::pages::form::{Form, number};
+use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::plot::{Series, bars_by};
+use crate::pages::parts::values::grouped;
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::Visit;
+
+/// Largest number of face values in a plot.
+const MOST_BARS: usize = 24;
+
+/// Stock of vouchers of one face value, as `GET /admin/v1/products/:id/stock` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Level {
+    pub denomination: String,
+    pub available: i64,
+    allocated: i64,
+    expired: i64,
+    voided: i64,
+    threshold: Option<i32>,
+    is_low: bool,
+}
+
+impl Level {
+    /// Renders whether the stock suffices.
+    pub fn badge(&self) -> Markup {
+        html! {
+            @match (self.available, self.is_low) {
+                (0, _) => span.badge.bad { "Empty" },
+                (_, true) => span.badge.wait { "Low" },
+                (_, false) => span.badge.good { "In stock" },
+            }
+        }
+    }
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/products/:id/stock", show).post("/console/products/:id/threshold", set_threshold)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let (product, levels) = load(&visit, visit.id("id")?).await?;
+    Ok(page(&visit, &product, &levels, &Filled { form: &visit.query, refusal: None }))
+}
+
+async fn load(visit: &Visit, id: i64) -> Result<(Product, List<Level>), Refusal> {
+    let stock = format!("/admin/v1/products/{id}/stock");
+    futures::try_join!(product_of(visit, id), visit.list(&stock, "stock"))
+}
+
+async fn set_threshold(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    let path = format!("/admin/v1/products/{id}/stock-threshold");
+    match visit.change::<Value>(Method::PUT, &path, &body(&visit.form)).await {
+        Ok(_) => Ok(redirect(&format!("/console/products/{id}/stock?done=changed"))),
+        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) => {
+            let (product, levels) = load(&visit, id).await?;
+            let refusal = at_field(refusal, &product);
+            let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
+            Ok(layout::refused(page(&visit, &product, &levels, &fields), &refusal))
+        }
+    }
+}
+
+/// Returns the body of the call. An empty threshold removes it.
+fn body(form: &Form) -> Value {
+    json!({"denomination": form.text("denomination"), "threshold": form.text("threshold").map(number)})
+}
+
+/// Puts the refusal of a face value that the product does not have at its field.
+pub fn at_field(mut refusal: Refusal, product: &Product) -> Refusal {
+    if refusal.code == "E_INVALID_DENOMINATION" {
+        let problem = format!("must be {} {}", product.face_values(), product.currency);
+        refusal.messages.entry("denomination".to_owned()).or_default().push(problem);
+    }
+    refusal
+}
+
+fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<'_>) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let body = html! {
+        (layout::problem(fields.refusal))
+        p.actions {
+            @if may_change(visit) {
+                a.button href={ (path) "/vouchers" } { "Load vouchers" }
+                a.button.plain href={ (path) "/vouchers/void" } { "Void vouchers" }
+            }
+            a href=(path) { "Back to the product" }
+        }
+        @if levels.items.is_empty() {
+            (table::empty("The product has no vouchers yet. Orders wait until there are some.", None))
+        } @else {
+            (plot(&levels.items, &product.currency))
+            (rows(&levels.items))
+        }
+        @if may_change(visit) { (threshold(product, &path, fields)) }
+        @else { p.quiet { "To change the stock, you need the role admin." } }
+    };
+    layout::page(visit, &format!("Stock of {}", product.name), &body)
+}
+
+fn plot(levels: &[Level], currency: &str) -> Markup {
+    let shown = &levels[..levels.len().min(MOST_BARS)];
+    let labels: Vec<String> = shown.iter().map(|level| format!("{} {currency}", grouped(&level.denomination))).collect();
+    let series = |name: &'static str, count: fn(&Level) -> i64| Series {
+        name,
+        values: shown.iter().map(|level| count(level) as f64).collect(),
+    };
+    let all = [
+        series("Available", |level| level.available),
+        series("Allocated to orders", |level| level.allocated),
+        series("Expired or voided", |level| level.expired + level.voided),
+    ];
+    html! {
+        (bars_by("Vouchers by face value", "Face value", "vouchers", &labels, &all))
+        @if levels.len() > MOST_BARS { p.quiet { "The plot shows the " (MOST_BARS) " smallest face values." } }
+    }
+}
+
+fn rows(levels: &[Level]) -> Markup {
+    let columns = [
+        ("Face value", true),
+        ("Available", true),
+        ("Allocated", true),
+        ("Expired", true),
+        ("Voided", true),
+        ("Low below", true),
+        ("Level", false),
+    ];
+    let row = |level: &Level| {
+        vec![
+            html! { (grouped(&level.denomination)) },
+            html! { (level.available) },
+            html! { (level.allocated) },
+            html! { (level.expired) },
+            html! { (level.voided) },
+            html! { @if let Some(threshold) = level.threshold { (threshold) } @else { "–" } },
+            level.badge(),
+        ]
+    };
+    table::table("Stock by face value", &columns, &levels.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Renders the field for a face value: a choice if the product has fixed ones.
+pub fn face_value(product: &Product, label: &str, none: Option<&str>, fields: &Filled<'_>) -> Markup {
+    let value = |value: &String| (value.clone(), format!("{} {}", grouped(value), product.currency));
+    let none = none.map(|text| (String::new(), text.to_owned()));
+    let options: Vec<(String, String)> = none.into_iter().chain(product.denominations.iter().map(value)).collect();
+    match product.denominations.is_empty() {
+        true => fields.input("denomination", label, "text", &format!("{} {}", product.face_values(), product.currency)),
+        false => fields.select("denomination", label, &options, ""),
+    }
+}
+
+fn threshold(product: &Product, path: &str, fields: &Filled<'_>) -> Markup {
+    html! {
+        h2 { "Warn about low stock" }
+        form.card method="post" action={ (path) "/threshold" } {
+            (face_value(product, "Face value", None, fields))
+            (fields.input("threshold", "Low below", "number", "Number of available vouchers. Leave it empty to remove the warning."))
+            p { "Low stock stands here and in the metrics. It stops no order." }
+            button { "Save the threshold" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use poem::http::StatusCode;
+
+    use super::super::tests::product;
+    use super::*;
+
+    fn level(available: i64, threshold: Option<i32>) -> Level {
+        let is_low = threshold.is_some_and(|least| available < i64::from(least));
+        Level { denomination: "10.00".to_owned(), available, allocated: 1, expired: 0, voided: 0, threshold, is_low }
+    }
+
+    #[test]
+    fn a_level_says_whether_it_suffices() {
+        for (level, text) in [(level(0, None), "Empty"), (level(4, Some(5)), "Low"), (level(5, Some(5)), "In stock")] {
+            assert!(level.badge().0.contains(text), "{level:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_threshold_removes_it() {
+        let form = Form::parse(b"denomination=10.00&threshold=");
+        assert_eq!(body(&form), json!({"denomination": "10.00", "threshold": null}));
+        assert_eq!(body(&Form::parse(b"denomination=10.00&threshold=5"))["threshold"], json!(5));
+    }
+
+    #[test]
+    fn a_face_value_that_the_product_lacks_is_named_at_the_field() {
+        let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "E_INVALID_DENOMINATION", "No.");
+        let refusal = at_field(refusal, &product(json!({"denominations": ["10.00"]})));
+        assert_eq!(refusal.messages["denomination"], ["must be 10.00 EUR"]);
+    }
+}

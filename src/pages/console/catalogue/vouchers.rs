@@ -1,0 +1,245 @@
+//! Vouchers: loading them from a CSV, with the result of each row, and voiding them.
+
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::stock::{at_field, face_value};
+use super::{Product, may_change, product_of};
+use crate::pages::call::Refusal;
+use crate::pages::form::Form;
+use crate::pages::outcome::PageResult;
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::values::figure;
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::Visit;
+
+/// Largest number of refused rows on a page.
+const MOST_ROWS: usize = 500;
+
+/// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
+#[derive(Debug, Deserialize)]
+struct Loaded {
+    accepted: i64,
+    duplicates: i64,
+    rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rejected {
+    row: i64,
+    reason: String,
+}
+
+/// Result of a withdrawal, as `POST /admin/v1/products/:id/vouchers/void` returns it.
+#[derive(Debug, Deserialize)]
+struct Voided {
+    voided: i32,
+    already_voided: i32,
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refused {
+    voucher_reference_number: String,
+    reason: String,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/products/:id/vouchers", load_form)
+        .post("/console/products/:id/vouchers", load)
+        .get("/console/products/:id/vouchers/void", void_form)
+        .post("/console/products/:id/vouchers/void", void)
+}
+
+async fn load_form(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    Ok(upload_page(&visit, &product, &Filled { form: &visit.query, refusal: None }))
+}
+
+async fn load(mut visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    let loaded = match visit.take_file("file") {
+        Some(content) => {
+            let query = visit.form.only(&["denomination"]);
+            let path = format!("/admin/v1/products/{}/vouchers?{query}", product.id);
+            visit.upload::<Loaded>(Method::POST, &path, "text/csv", content).await
+        }
+        None => Err(Refusal::of_field("file", "is required")),
+    };
+    match loaded {
+        Ok(loaded) => Ok(loaded_page(&visit, &product, &loaded)),
+        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) => {
+            let refusal = at_file(at_field(refusal, &product));
+            let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
+            Ok(layout::refused(upload_page(&visit, &product, &fields), &refusal))
+        }
+    }
+}
+
+/// Puts the problems of the whole file at its field.
+fn at_file(mut refusal: Refusal) -> Refusal {
+    for name in ["body", "card_number"] {
+        let problems = refusal.messages.remove(name).unwrap_or_default();
+        if !problems.is_empty() {
+            let problems =
+                problems.into_iter().map(|problem| if name == "body" { problem } else { format!("column {name} {problem}") });
+            refusal.messages.entry("file".to_owned()).or_default().extend(problems);
+        }
+    }
+    refusal
+}
+
+fn upload_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let body = html! {
+        (layout::problem(fields.refusal))
+        @if may_change(visit) {
+            form.card method="post" action={ (path) "/vouchers" } enctype="multipart/form-data" {
+                (fields.file("file", "File", ".csv,text/csv", "CSV of at most 16 MiB with a header row."))
+                (face_value(product, "Face value of rows without one", Some("Each row has its own"), fields))
+                p {
+                    "Columns: " code { "card_number" } ", and optionally " code { "pin" } ", " code { "voucher_reference_number" } ", "
+                    code { "claim_url" } ", " code { "expires_on" } " (such as 2027-12-31) and " code { "denomination" } "."
+                }
+                p { "Rows that cannot be read are skipped and listed. A voucher that the product already has is not added again, so the same file can be sent twice." }
+                button { "Load the vouchers" }
+            }
+        } @else { p.quiet { "To load vouchers, you need the role admin." } }
+        p.actions { a href={ (path) "/stock" } { "Back to the stock" } }
+    };
+    layout::page(visit, &format!("Load vouchers of {}", product.name), &body)
+}
+
+fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let columns = [("Row", true), ("Reason", false)];
+    let row = |rejected: &Rejected| vec![html! { (rejected.row) }, html! { (rejected.reason) }];
+    let rows: Vec<Vec<Markup>> = loaded.rejected.iter().take(MOST_ROWS).map(row).collect();
+    let is_good = loaded.rejected.is_empty();
+    let body = html! {
+        p.notice.good[is_good].wait[!is_good] role="status" {
+            @if is_good { "Every row is in the stock." } @else { "Some rows were refused. Correct them, and send the file again: no voucher is added twice." }
+        }
+        div.figures {
+            (figure("Added", &html! { (loaded.accepted) }))
+            (figure("Already there", &html! { (loaded.duplicates) }))
+            (figure("Refused", &html! { (loaded.rejected.len()) }))
+        }
+        @if !is_good {
+            h2 { "Refused rows" }
+            p.quiet { "The header row is not counted." }
+            (table::table("Refused rows", &columns, &rows))
+            @if loaded.rejected.len() > MOST_ROWS { p { "And " (loaded.rejected.len() - MOST_ROWS) " more." } }
+        }
+        p.actions {
+            a.button href={ (path) "/stock" } { "To the stock" }
+            a href={ (path) "/vouchers" } { "Load more vouchers" }
+        }
+    };
+    layout::page(visit, &format!("Vouchers of {}", product.name), &body)
+}
+
+async fn void_form(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    Ok(void_page(&visit, &product, &Filled { form: &visit.query, refusal: None }))
+}
+
+async fn void(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    let path = format!("/admin/v1/products/{}/vouchers/void", product.id);
+    match visit.change::<Voided>(Method::POST, &path, &void_body(&visit.form)).await {
+        Ok(voided) => Ok(voided_page(&visit, &product, &voided)),
+        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) => {
+            let refusal = at_lines(refusal);
+            let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
+            Ok(layout::refused(void_page(&visit, &product, &fields), &refusal))
+        }
+    }
+}
+
+/// Returns the body of the call, with a voucher for each line.
+fn void_body(form: &Form) -> Value {
+    let lines: Vec<&str> = form.value("vouchers").lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    json!({"vouchers": lines, "reason": form.value("reason")})
+}
+
+/// Puts the problems of single lines at their field.
+fn at_lines(mut refusal: Refusal) -> Refusal {
+    let nested: Vec<String> = refusal.messages.keys().filter(|name| name.starts_with("vouchers[")).cloned().collect();
+    let problems: Vec<String> = nested.iter().filter_map(|name| refusal.messages.remove(name)).flatten().collect();
+    if !problems.is_empty() {
+        refusal.messages.entry("vouchers".to_owned()).or_default().extend(problems);
+    }
+    refusal
+}
+
+fn void_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let body = html! {
+        (layout::problem(fields.refusal))
+        @if may_change(visit) {
+            p.notice.wait { "No order gets a voided voucher. Voiding cannot be undone. A voucher that an order already has cannot be voided." }
+            form.card method="post" action={ (path) "/vouchers/void" } {
+                (fields.area("vouchers", "Reference numbers", "One in each line, at most 1000."))
+                (fields.input("reason", "Reason", "text", "Stored with the event."))
+                button.danger { "Void these vouchers" }
+            }
+        } @else { p.quiet { "To void vouchers, you need the role admin." } }
+        p.actions { a href={ (path) "/stock" } { "Back to the stock" } }
+    };
+    layout::page(visit, &format!("Void vouchers of {}", product.name), &body)
+}
+
+fn voided_page(visit: &Visit, product: &Product, voided: &Voided) -> Response {
+    let columns = [("Voucher", false), ("Reason", false)];
+    let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
+    let rows: Vec<Vec<Markup>> = voided.refused.iter().take(MOST_ROWS).map(row).collect();
+    let body = html! {
+        div.figures role="status" {
+            (figure("Voided", &html! { (voided.voided) }))
+            (figure("Voided before", &html! { (voided.already_voided) }))
+            (figure("Refused", &html! { (voided.refused.len()) }))
+        }
+        @if !rows.is_empty() {
+            h2 { "Refused vouchers" }
+            (table::table("Refused vouchers", &columns, &rows))
+        }
+        p.actions { a.button href={ "/console/products/" (product.id) "/stock" } { "To the stock" } }
+    };
+    layout::page(visit, &format!("Vouchers of {}", product.name), &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use poem::http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn each_line_is_a_voucher() {
+        let form = Form::parse(b"vouchers=VCH-1%0D%0A%0D%0A+VCH+2+&reason=stolen");
+        assert_eq!(void_body(&form), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
+    }
+
+    #[test]
+    fn problems_stand_at_the_fields_of_the_forms() {
+        let refusal = |name: &str| {
+            let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", "No.");
+            refusal.messages.insert(name.to_owned(), vec!["is wrong".to_owned()]);
+            refusal
+        };
+        assert_eq!(at_file(refusal("body")).messages["file"], ["is wrong"]);
+        assert_eq!(at_file(refusal("card_number")).messages["file"], ["column card_number is wrong"]);
+        assert_eq!(at_lines(refusal("vouchers[7]")).messages["vouchers"], ["is wrong"]);
+    }
+}

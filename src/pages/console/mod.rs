@@ -1,0 +1,33 @@
+//! The console: pages for the operators of the service.
+
+mod account;
+mod accounts;
+mod audit;
+mod catalogue;
+mod event;
+mod ip_blocks;
+mod log;
+mod login;
+mod money;
+mod operations;
+mod operator_tokens;
+mod operators;
+mod order;
+mod orders;
+mod overview;
+mod parts;
+mod proof;
+mod reconciliation;
+mod replays;
+mod search;
+
+use super::site::Site;
+
+/// Adds all pages of the console.
+pub fn add(site: Site, has_open_id: bool) -> Site {
+    let site = login::add(site, has_open_id).get("/console", overview::show);
+    let site = reconciliation::add(money::add(catalogue::add(site)));
+    let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
+    let site = log::add(replays::add(operations::add(site)));
+    operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))))
+}

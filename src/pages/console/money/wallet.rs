@@ -1,0 +1,154 @@
+//! One wallet of any account: its balance and its movements, and both as CSV.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::StatusCode;
+use serde::Deserialize;
+
+use super::may_move;
+use crate::pages::call::{List, Refusal};
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, file};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{filters, period, rfc3339};
+use crate::pages::parts::values::{figure, money, time};
+use crate::pages::parts::{layout, table};
+use crate::pages::shared::transaction::{self, FILTERS, Transaction, choices};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+/// Largest number of movements in a CSV, which is built in memory.
+const MOST_CSV: u64 = 50_000;
+
+/// A wallet, as `GET /admin/v1/wallets/:id` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Wallet {
+    pub id: i64,
+    pub account_id: i64,
+    pub currency: String,
+    pub balance: String,
+    updated_at: DateTime<Utc>,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/wallets/:id", show).get("/console/wallets/:id/statement.csv", download)
+}
+
+/// Reads a wallet as it is now.
+pub async fn wallet(visit: &Visit, id: i64) -> Result<Wallet, Refusal> {
+    visit.get(&format!("/admin/v1/wallets/{id}")).await
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    let wallet = wallet(&visit, id).await?;
+    match movements(&visit, id).await {
+        Ok(movements) => Ok(page(&visit, &wallet, Some(&movements), None)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, &wallet, None, Some(refusal)), refusal)),
+    }
+}
+
+async fn movements(visit: &Visit, id: i64) -> Result<List<Transaction>, Refusal> {
+    let (filters, number) = (filters(&visit.query, &FILTERS)?, visit.query.only(&["page"]));
+    visit.list(&format!("/admin/v1/wallets/{id}/transactions?{filters}&{number}"), "transactions").await
+}
+
+fn page(visit: &Visit, wallet: &Wallet, movements: Option<&List<Transaction>>, refusal: Option<&Refusal>) -> Response {
+    let path = format!("/console/wallets/{}", wallet.id);
+    let days = visit.query.only(&["from", "to"]);
+    let body = html! {
+        (layout::problem(refusal))
+        div.figures {
+            (figure("Balance", &money(&wallet.balance, &wallet.currency)))
+            (figure("Account", &html! { a href={ "/console/accounts/" (wallet.account_id) } { (wallet.account_id) } }))
+            (figure("Last change", &time(wallet.updated_at)))
+        }
+        p.actions {
+            @if may_move(visit) {
+                a.button href={ (path) "/fund" } { "Fund" }
+                a.button.plain href={ (path) "/adjust" } { "Adjust" }
+            }
+            a.button.plain href={ "/console/payouts?wallet_id=" (wallet.id) } { "Payouts from this wallet" }
+            a.button.plain href={ (path) "/statement.csv?" (days) } { "Statement as CSV" }
+        }
+        @if !may_move(visit) { p.quiet { "To move money, you need the role finance." } }
+        h2 { "Movements" }
+        (table::filters(&path, &choices(&Filled { form: &visit.query, refusal })))
+        @if let Some(movements) = movements {
+            @if movements.items.is_empty() { (nothing(visit, &path)) }
+            @else {
+                (transaction::rows("Movements", &movements.items, |movement| html! { (movement.id) }, cause))
+                (table::pager(movements, &path, &visit.query))
+            }
+        }
+    };
+    layout::page(visit, &format!("Wallet {}", wallet.id), &body)
+}
+
+fn nothing(visit: &Visit, path: &str) -> Markup {
+    let kept = visit.query.only(&[&FILTERS[..], &["from", "to", "page"][..]].concat());
+    match kept.is_empty() {
+        true => table::empty("Nothing has moved yet. Fund the wallet when money has come in for it.", None),
+        false => table::empty("No movement matches these filters.", Some((path, "Show all movements"))),
+    }
+}
+
+/// Renders what a movement is due to, as a link: an order, or a payout by its reference.
+fn cause(movement: &Transaction) -> Markup {
+    let reference = movement.reference.as_deref().unwrap_or_default();
+    let is_of_payout = matches!(movement.category.as_str(), "PAYOUT" | "PAYOUT_REFUND");
+    let payout = reference.strip_prefix("PAY-").and_then(|id| id.parse::<i64>().ok()).filter(|_| is_of_payout);
+    html! {
+        @if let Some(order) = movement.order_id { a href={ "/console/orders/" (order) } { "Order " (order) } }
+        @else if let Some(payout) = payout { a href={ "/console/payouts/" (payout) } { "Payout " (payout) } }
+        @else { "–" }
+    }
+}
+
+/// Returns the chosen days as the query of a statement.
+fn between(days: &Form) -> Result<String, Refusal> {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, at) in ["from", "to"].into_iter().zip(period(days)?) {
+        query.extend_pairs(at.map(|at| (name, rfc3339(at))));
+    }
+    Ok(query.finish())
+}
+
+/// Sends the statement of the chosen days as CSV.
+async fn download(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    let days = filters(&visit.query, &[])?;
+    let counted: List<Transaction> =
+        visit.list(&format!("/admin/v1/wallets/{id}/transactions?limit=1&{days}"), "transactions").await?;
+    if counted.total > MOST_CSV {
+        let problem = format!("The statement has {} movements. Choose days with at most {MOST_CSV}.", counted.total);
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", &problem).into());
+    }
+    let path = format!("/admin/v1/wallets/{id}/statement?{}", between(&visit.query)?);
+    let csv = visit.bytes(&path, "text/csv").await?;
+    Ok(file(&format!("statement-{id}.csv"), "text/csv; charset=utf-8; header=present", csv.into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_movement_leads_to_its_cause() {
+        let movement = |category: &str, order_id: Option<i64>, reference: &str| {
+            let fields = json!({
+                "id": 1, "wallet_id": 2, "type": "DEBIT", "category": category, "amount": "5.00", "balance_after": "1.00", "currency": "EUR",
+                "order_id": order_id, "reference": reference, "description": "", "created_at": "2026-01-31T12:00:00Z"
+            });
+            cause(&serde_json::from_value(fields).unwrap()).0
+        };
+        assert!(movement("ORDER", Some(3), "ORD-3").contains("/console/orders/3"));
+        assert!(movement("PAYOUT_REFUND", None, "PAY-9").contains("/console/payouts/9"));
+        assert_eq!(movement("FUNDING", None, "PAY-9"), "–");
+    }
+}

@@ -1,0 +1,216 @@
+//! The state of operations: alerts, shards, queues, loops, failing endpoints, replays, and plots of throughput and latency.
+
+mod plots;
+mod tables;
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::replays::{self, Replay};
+use crate::pages::outcome::PageResult;
+use crate::pages::parts::values::{figure, grouped};
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::Visit;
+
+/// The state of operations, as `GET /admin/v1/operations` returns it.
+#[derive(Debug, Deserialize)]
+struct Operations {
+    node: Node,
+    connections: Vec<Connections>,
+    signers: Vec<Signer>,
+    shards: Vec<Shard>,
+    endpoints: Vec<Endpoint>,
+    days: Vec<Day>,
+    replays: Vec<Replay>,
+    unwiped_tables: Vec<String>,
+    ip_block_count: i64,
+    ip_blocks: Vec<IpBlock>,
+    low_stock: Vec<LowStock>,
+    alerts: Vec<Alert>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    problem: Option<String>,
+    loops: Vec<Loop>,
+    minutes: Vec<Minute>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Loop {
+    name: String,
+    heartbeat_age_seconds: f64,
+    is_stalled: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Minute {
+    minute: DateTime<Utc>,
+    requests: i64,
+    failed_requests: i64,
+    events: i64,
+    delivered_attempts: i64,
+    failed_attempts: i64,
+    average_ms: Option<i64>,
+    longest_ms: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Connections {
+    name: String,
+    connections: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Signer {
+    shard_id: i16,
+    host: String,
+    compared_at: DateTime<Utc>,
+    refusal: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Shard {
+    shard_id: i16,
+    head: i64,
+    appended_at: Option<DateTime<Utc>>,
+    projected_at: Option<DateTime<Utc>>,
+    signed_at: Option<DateTime<Utc>>,
+    waiting_commands: i64,
+    projections: Vec<Projection>,
+    unqueued_orders: i64,
+    out_of_stock_orders: i64,
+    due_deliveries: i64,
+    in_flight_deliveries: i64,
+    expired_deliveries: i64,
+    dead_deliveries: i64,
+    missing_deliveries: Option<i64>,
+    oldest_attempt_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Projection {
+    name: String,
+    position: i64,
+    behind: i64,
+    oldest_seconds: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Endpoint {
+    webhook_id: i64,
+    account_id: i64,
+    waiting: i64,
+    attempts: i16,
+    next_attempt_at: DateTime<Utc>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Day {
+    day: String,
+    attempts: i64,
+    delivered: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct IpBlock {
+    ip: String,
+    started_at: DateTime<Utc>,
+    ends_at: DateTime<Utc>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LowStock {
+    product_id: i64,
+    denomination: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Alert {
+    name: String,
+    severity: String,
+    summary: String,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/operations", show)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let state: Operations = visit.get(replays::OPERATIONS).await?;
+    let sum = |value: fn(&Shard) -> i64| {
+        let sum: i64 = state.shards.iter().map(value).sum();
+        html! { (grouped(&sum.to_string())) }
+    };
+    let body = html! {
+        p.actions {
+            a.button.plain href="/console/operations" { "Reload" }
+            a href="/console/replays" { "Replays" }
+            a href="/console/log" { "Transparency log" }
+        }
+        (alerts(&state))
+        div.figures {
+            (figure("Events", &sum(|shard| shard.head)))
+            (figure("Commands that wait", &sum(|shard| shard.waiting_commands)))
+            (figure("Orders to take up", &sum(|shard| shard.unqueued_orders)))
+            (figure("Orders without stock", &sum(|shard| shard.out_of_stock_orders)))
+            (figure("Deliveries due", &sum(|shard| shard.due_deliveries)))
+            (figure("Deliveries in flight", &sum(|shard| shard.in_flight_deliveries)))
+            (figure("Deliveries failed for good", &sum(|shard| shard.dead_deliveries)))
+        }
+        h2 { "Shards" }
+        (tables::shards(&state.shards))
+        (tables::projections(&state.shards))
+        h2 { "Throughput and latency" }
+        (plots::minutes(&state.node.minutes))
+        (plots::days(&state.days))
+        h2 { "Failing endpoints" }
+        @if state.endpoints.is_empty() { p.quiet { "No webhook has a failed attempt that waits to be repeated." } }
+        @else { (tables::endpoints(&state.endpoints)) }
+        h2 { "Work in progress" }
+        @if state.replays.is_empty() { p.quiet { "No replay is running." } }
+        @else { (replays::rows("Running replays", &state.replays, false)) }
+        (erasures(&state.unwiped_tables))
+        h2 { "Nodes" }
+        (tables::nodes(&state))
+        h2 { "Blocks and stock" }
+        (tables::blocks(&state))
+        (tables::low_stock(&state.low_stock))
+    };
+    Ok(layout::page(&visit, "Operations", &body))
+}
+
+/// Renders the alerts that hold, the readiness of the node first.
+fn alerts(state: &Operations) -> Markup {
+    html! {
+        @if let Some(problem) = &state.node.problem {
+            div.notice.bad { p { strong { "This node is not ready. " } (problem) } }
+        }
+        @for alert in &state.alerts {
+            div.notice .bad[alert.severity == "page"] .wait[alert.severity != "page"] { p { strong { (alert.name) } " " (alert.summary) } }
+        }
+        @if state.alerts.is_empty() && state.node.problem.is_none() {
+            p.notice.good { "No condition of an alert holds, as far as this node and the database know." }
+        }
+    }
+}
+
+fn erasures(tables: &[String]) -> Markup {
+    html! {
+        @if tables.is_empty() { p.quiet { "No erasure is unfinished." } }
+        @else {
+            p.notice.wait {
+                "An erasure still has to remove deleted data from the files of " (tables.join(", ")) ". Run "
+                code { "rewards-ledger erase" } " again."
+            }
+        }
+    }
+}
+
+/// Renders a table, or a sentence if it has no rows.
+fn rows_or(nothing: &str, caption: &str, columns: &[table::Column], rows: &[Vec<Markup>]) -> Markup {
+    html! { @if rows.is_empty() { p.quiet { (nothing) } } @else { (table::table(caption, columns, rows)) } }
+}

@@ -1,0 +1,77 @@
+//! Plots of throughput and latency.
+
+use maud::{Markup, html};
+
+use super::{Day, Minute};
+use crate::pages::parts::plot::{Series, bars, bars_by};
+
+/// Renders the last hour of the node that answers.
+pub fn minutes(minutes: &[Minute]) -> Markup {
+    let labels: Vec<String> = minutes.iter().map(|minute| minute.minute.format("%H:%M").to_string()).collect();
+    let series =
+        |name, value: fn(&Minute) -> i64| Series { name, values: minutes.iter().map(|minute| value(minute) as f64).collect() };
+    let attempts = [series("Delivered", |minute| minute.delivered_attempts), series("Failed", |minute| minute.failed_attempts)];
+    let latency = [
+        series("Average", |minute| minute.average_ms.unwrap_or_default()),
+        series("Longest", |minute| minute.longest_ms.unwrap_or_default()),
+    ];
+    let requests = [
+        series("Requests", |minute| minute.requests),
+        series("Failed requests", |minute| minute.failed_requests),
+        series("Events", |minute| minute.events),
+    ];
+    let has_attempts = minutes.iter().any(|minute| minute.delivered_attempts + minute.failed_attempts > 0);
+    html! {
+        p.quiet { "The last hour of the node that shows this page, in UTC." }
+        div.grid {
+            (bars_by("Requests and events by minute", "Minute", "in a minute", &labels, &requests))
+            @if has_attempts {
+                (bars_by("Delivery attempts by minute", "Minute", "attempts", &labels, &attempts))
+                (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &labels, &latency))
+            } @else { p.quiet { "This node has attempted no delivery in the last hour." } }
+        }
+    }
+}
+
+/// Renders the attempts of all nodes by day.
+pub fn days(days: &[Day]) -> Markup {
+    // The year is the same for nearly all of them.
+    let labels: Vec<String> = days.iter().map(|day| day.day.get(5..).unwrap_or(&day.day).to_owned()).collect();
+    let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
+    let attempts = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
+    html! {
+        @if days.is_empty() { p.quiet { "No node has attempted a delivery in the last 14 days." } }
+        @else { (bars("Delivery attempts of all nodes by day", "attempts", &labels, &attempts)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+
+    fn minute(delivered_attempts: i64) -> Minute {
+        Minute {
+            minute: DateTime::<Utc>::UNIX_EPOCH,
+            requests: 7,
+            failed_requests: 0,
+            events: 2,
+            delivered_attempts,
+            failed_attempts: 0,
+            average_ms: None,
+            longest_ms: None,
+        }
+    }
+
+    #[test]
+    fn attempts_are_drawn_if_there_were_any() {
+        let (none, some) = (minutes(&[minute(0)]).0, minutes(&[minute(3)]).0);
+        assert!(none.contains("attempted no delivery") && !none.contains("Response time"), "{none}");
+        assert!(some.contains("Response time") && some.contains("00:00"), "{some}");
+        assert!(
+            days(&[]).0.contains("No node")
+                && days(&[Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1 }]).0.contains("01-31")
+        );
+    }
+}

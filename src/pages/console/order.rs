@@ -1,0 +1,223 @@
+//! One order: its facts and its story, now or as of a past time, its cancellation, and its receipt.
+
+use chrono::{NaiveDateTime, SecondsFormat};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::parts::{account, audit_of, is_admin, needs_admin, request};
+use crate::pages::call::Refusal;
+use crate::pages::form::{Form, Kind};
+use crate::pages::outcome::{PageResult, file, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::layout;
+use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
+use crate::pages::shared::order::{Order, cancellation};
+use crate::pages::shared::story::{self, Places, Story};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+/// Addresses to which the story of an order leads.
+const PLACES: Places = Places {
+    transaction: |movement| format!("/console/wallets/{}", movement.wallet_id),
+    deliveries: "/console/deliveries",
+    request,
+    moment: |order, position| {
+        html! { ", " a href={ "/console/orders/" (order) "?as_of=" (position) } { "the order at position " (position) } }
+    },
+};
+
+/// Forms in which people write a time without a zone.
+const TIMES: [&str; 4] = ["%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
+
+/// A current or past state of an order, as `GET /admin/v1/orders/:id` returns it.
+#[derive(Debug, Deserialize)]
+struct AnyOrder {
+    account_id: i64,
+    as_of_position: Option<i64>,
+    #[serde(flatten)]
+    order: Order,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/orders/:id", show).post("/console/orders/:id/cancel", cancel).get("/console/orders/:id/receipt", receipt)
+}
+
+/// Returns a point in time as the API reads it. A time without a zone is in UTC.
+fn as_of(text: &str) -> String {
+    let text = text.trim().trim_end_matches("UTC").trim_end();
+    let naive = TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    naive.map_or_else(|| text.to_owned(), |at| at.and_utc().to_rfc3339_opts(SecondsFormat::Secs, true))
+}
+
+async fn load(visit: &Visit, id: i64, as_of: Option<&str>) -> Result<(AnyOrder, Story), Refusal> {
+    let as_of = as_of.map(|at| ("as_of", at));
+    let query: String = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(as_of).finish();
+    let (order, story) = (format!("/admin/v1/orders/{id}?{query}"), format!("/admin/v1/orders/{id}/history?{query}"));
+    futures::try_join!(visit.get(&order), visit.get(&story))
+}
+
+/// Shows an order as of the time of the query. For a time at which there was none, the page shows the present one.
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    let asked = visit.query.text("as_of").map(as_of);
+    let refusal = match load(&visit, id, asked.as_deref()).await {
+        Ok(loaded) => return Ok(page(&visit, &loaded, &Form::default(), None)),
+        Err(refusal) if asked.is_none() => return Err(refusal.into()),
+        Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Refusal::of_field("as_of", "is before the order"),
+        Err(refusal) => refusal,
+    };
+    if !refusal.is_correctable() {
+        return Err(refusal.into());
+    }
+    let loaded = load(&visit, id, None).await?;
+    corrected(refusal, |refusal| layout::refused(page(&visit, &loaded, &Form::default(), Some(refusal)), refusal))
+}
+
+async fn cancel(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    let body = visit.form.json(&[("reason", Kind::Text)]);
+    match visit.change::<Value>(Method::POST, &format!("/admin/v1/orders/{id}/cancel"), &body).await {
+        Ok(_) => Ok(redirect(&format!("/console/orders/{id}?done=cancelled"))),
+        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) => {
+            let loaded = load(&visit, id, None).await?;
+            Ok(layout::refused(page(&visit, &loaded, &visit.form, Some(&refusal)), &refusal))
+        }
+    }
+}
+
+/// Sends the receipt, which proves to anybody that the log contains the order.
+async fn receipt(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    // The numbers of a receipt stay as they are written.
+    let receipt: Box<RawValue> = visit.get(&format!("/admin/v1/orders/{id}/receipt?{}", visit.query.only(&["quorum"]))).await?;
+    Ok(file(&format!("receipt-{id}.json"), "application/json", receipt.get().to_owned()))
+}
+
+/// Renders an order. `form` has the fields of a refused cancellation; a refusal of a page that is read is about its time.
+fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: Option<&Refusal>) -> Response {
+    let (order, of_time, of_change) = match visit.is_read() {
+        true => (&any.order, refusal, None),
+        false => (&any.order, None, refusal),
+    };
+    let is_past = any.as_of_position.is_some();
+    let body = html! {
+        (layout::problem(refusal))
+        @if let Some(position) = any.as_of_position {
+            p.notice.wait {
+                "This is the order as it was at position " (position) " of the log. Deliveries are shown as they are now. "
+                a href={ "/console/orders/" (order.id) } { "Show the order as it is now" }
+            }
+        }
+        (details(any))
+        (at_a_time(order.id, &Filled { form: &visit.query, refusal: of_time }))
+        @if order.is_open() && !is_past {
+            @if is_admin(visit) { (cancellation("/console/orders", order, &Filled { form, refusal: of_change })) }
+            @else { (needs_admin("cancel the order")) }
+        }
+        (proof(order.id))
+        h2 { "What happened" }
+        (story::time_line(story, &PLACES))
+        p.actions { a href=(audit_of("subject", &format!("order/{}", order.id))) { "The events of this order in the audit" } }
+    };
+    layout::page(visit, &format!("Order {}", order.reference_code), &body)
+}
+
+fn details(AnyOrder { account_id, order, .. }: &AnyOrder) -> Markup {
+    facts(&[
+        (
+            "Status",
+            html! { (badge(&order.status)) @if !order.sub_status.is_empty() { " " span.quiet { (words(&order.sub_status)) } } },
+        ),
+        ("Account", account(*account_id)),
+        ("Reference", copyable(&order.reference_code)),
+        ("Client's reference", html! { (order.client_reference.as_deref().unwrap_or("–")) }),
+        ("Product", html! { a href={ "/console/products/" (order.product_id) } { (order.product_name) } }),
+        (
+            "Units",
+            html! { (order.delivered_quantity) " of " (order.quantity) " delivered, " (money(&order.denomination, &order.currency)) " each" },
+        ),
+        ("Amount", html! { (money(&order.amount, &order.currency)) " (discount " (order.discount) " %)" }),
+        ("Refunded", money(&order.refunded_amount, &order.currency)),
+        ("Debit", html! { "Transaction " (order.transaction_id) }),
+        ("Placed", time(order.created_at)),
+        ("Delivered", time_or_none(order.delivered_on)),
+        (
+            "Cancelled",
+            html! {
+                (time_or_none(order.cancelled_on))
+                @if let Some(reason) = &order.cancel_reason { " “" (reason) "”" }
+            },
+        ),
+    ])
+}
+
+/// A form that asks for the order as of a past time.
+fn at_a_time(id: i64, fields: &Filled<'_>) -> Markup {
+    let hint = "A time in UTC such as 2026-01-31 12:00, or a position of the log.";
+    html! {
+        details.card open[fields.refusal.is_some() || fields.form.text("as_of").is_some()] {
+            summary { "Show a past time" }
+            form method="get" action={ "/console/orders/" (id) } {
+                (fields.input("as_of", "As of", "text", hint))
+                button.plain { "Show the order then" }
+            }
+        }
+    }
+}
+
+/// A form that downloads the receipt of an order.
+fn proof(id: i64) -> Markup {
+    let blank = Form::default();
+    let fields = Filled { form: &blank, refusal: None };
+    html! {
+        details.card {
+            summary { "Receipt" }
+            p {
+                "The receipt proves to anybody that the log contains the events of this order. Check it with "
+                code { "rewards-ledger verify --receipt FILE --key KEY" } "."
+            }
+            form method="get" action={ "/console/orders/" (id) "/receipt" } {
+                (fields.input("quorum", "Witnesses", "number", "Optional. Number of witnesses that must have cosigned the log."))
+                button.plain { "Download the receipt" }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::shared::order::tests::order;
+
+    #[test]
+    fn a_time_without_a_zone_is_in_utc() {
+        for (text, sent) in [
+            ("2026-01-31 12:00", "2026-01-31T12:00:00Z"),
+            ("2026-01-31 12:00:05 UTC", "2026-01-31T12:00:05Z"),
+            ("2026-01-31T12:00", "2026-01-31T12:00:00Z"),
+            ("2026-01-31T12:00:00+02:00", "2026-01-31T12:00:00+02:00"),
+            ("2026-01-31", "2026-01-31"),
+            ("17", "17"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(as_of(text), sent);
+        }
+    }
+
+    #[test]
+    fn texts_of_people_are_escaped() {
+        let mut order = order(5);
+        order.client_reference = Some("<b>".to_owned());
+        order.cancel_reason = Some("<i>".to_owned());
+        let markup = details(&AnyOrder { account_id: 3, as_of_position: None, order }).0;
+        assert!(!markup.contains("<b>") && !markup.contains("<i>") && markup.contains("/console/accounts/3"), "{markup}");
+    }
+}

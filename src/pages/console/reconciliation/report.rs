@@ -1,0 +1,339 @@
+//! The reconciliation of a period: totals, and each difference with the way to its events. Also as CSV and as a workbook.
+
+use chrono::{DateTime, Datelike, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::header;
+use serde::Deserialize;
+
+use crate::pages::call::Refusal;
+use crate::pages::form::Form;
+use crate::pages::outcome::PageResult;
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{period, rfc3339};
+use crate::pages::parts::plot::{Series, bars};
+use crate::pages::parts::values::{money, words};
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+/// Largest numbers of rows on the page. The files have all of them.
+const MOST_DIFFERENCES: usize = 200;
+const MOST_DAYS: usize = 100;
+const MOST_WALLETS: usize = 50;
+/// Largest number of plots, one for each currency.
+const MOST_PLOTS: usize = 3;
+const FIELDS: [&str; 3] = ["from", "to", "account_id"];
+const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+
+/// A report, as `GET /admin/v1/reconciliation` returns it.
+#[derive(Debug, Deserialize)]
+struct Report {
+    checked: String,
+    checked_events: i64,
+    currencies: Vec<Currency>,
+    days: Vec<Day>,
+    wallets: Vec<Wallet>,
+    wallets_left_out: u64,
+    found: u64,
+    differences: Vec<Difference>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Moved {
+    funding: String,
+    debits: String,
+    refunds: String,
+    adjustments: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Currency {
+    currency: String,
+    wallets: i64,
+    opening_balance: String,
+    closing_balance: String,
+    #[serde(flatten)]
+    moved: Moved,
+}
+
+#[derive(Debug, Deserialize)]
+struct Day {
+    day: String,
+    currency: String,
+    #[serde(flatten)]
+    moved: Moved,
+}
+
+#[derive(Debug, Deserialize)]
+struct Wallet {
+    account_id: Option<i64>,
+    wallet_id: i64,
+    currency: Option<String>,
+    opening_balance: String,
+    closing_balance: String,
+    #[serde(flatten)]
+    moved: Moved,
+}
+
+#[derive(Debug, Deserialize)]
+struct Difference {
+    kind: String,
+    shard_id: i16,
+    wallet_id: Option<i64>,
+    order_id: Option<i64>,
+    payout_id: Option<i64>,
+    positions: Vec<i64>,
+    problem: String,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/reconciliation", show)
+        .get("/console/reconciliation.csv", |visit| download(visit, "text/csv"))
+        .get("/console/reconciliation.xlsx", |visit| download(visit, WORKBOOK))
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let form = chosen(&visit.query, Utc::now());
+    match load(&visit, &form).await {
+        Ok(report) => Ok(page(&visit, &form, Some(&report), None)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, &form, None, Some(refusal)), refusal)),
+    }
+}
+
+/// Returns the fields of the query, with the days of this month if it names none.
+fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
+    if query.text("from").or(query.text("to")).is_some() {
+        return query.clone();
+    }
+    let today = now.date_naive();
+    let first = today.with_day(1).unwrap_or(today);
+    let days = [("from".to_owned(), first.to_string()), ("to".to_owned(), today.to_string())];
+    Form::from_pairs(days.into_iter().chain(query.pairs().iter().cloned()).collect())
+}
+
+/// Returns the fields as a query of the API.
+fn encoded(form: &Form) -> Result<String, Refusal> {
+    let mut query = url::form_urlencoded::Serializer::new(form.only(&["account_id"]));
+    for (name, at) in ["from", "to"].into_iter().zip(period(form)?) {
+        query.extend_pairs(at.map(|at| (name, rfc3339(at))));
+    }
+    Ok(query.finish())
+}
+
+async fn load(visit: &Visit, form: &Form) -> Result<Report, Refusal> {
+    let found = visit.get(&format!("/admin/v1/reconciliation?{}", encoded(form)?)).await;
+    found.map_err(|refusal| match refusal.code.as_str() {
+        "E_NOT_FOUND" => Refusal::of_field("account_id", "is not the number of an account"),
+        _ => refusal,
+    })
+}
+
+async fn download(visit: Visit, accept: &'static str) -> PageResult {
+    visit.operator()?;
+    let file = visit.bytes(&format!("/admin/v1/reconciliation?{}", encoded(&visit.query)?), accept).await?;
+    let kept = [header::CONTENT_TYPE, header::CONTENT_DISPOSITION];
+    let kept: Vec<_> = kept.into_iter().filter_map(|name| Some((name.clone(), file.headers.get(&name)?.clone()))).collect();
+    let mut response = Response::builder().body(file.into_bytes());
+    response.headers_mut().extend(kept);
+    Ok(response)
+}
+
+fn page(visit: &Visit, form: &Form, report: Option<&Report>, refusal: Option<&Refusal>) -> Response {
+    let fields = Filled { form, refusal };
+    let body = html! {
+        (layout::problem(refusal))
+        p.actions { a.button.plain href="/console/bank-statements" { "Bank statements" } }
+        (table::filters("/console/reconciliation", &html! {
+            (fields.input("from", "From (UTC)", "date", ""))
+            (fields.input("to", "Until (UTC)", "date", ""))
+            (fields.input("account_id", "Account number", "search", ""))
+        }))
+        @if let Some(report) = report { (content(form, report)) }
+    };
+    layout::page(visit, "Reconciliation", &body)
+}
+
+fn content(form: &Form, report: &Report) -> Markup {
+    let query = form.only(&FIELDS);
+    let is_good = report.found == 0;
+    html! {
+        p.actions {
+            a.button href={ "/console/reconciliation.xlsx?" (query) } { "Download as a spreadsheet" }
+            a.button.plain href={ "/console/reconciliation.csv?" (query) } { "Download as CSV" }
+        }
+        p.notice.good[is_good].bad[!is_good] role="status" {
+            @if is_good { "No differences: what the log says and what the wallets say agree." }
+            @else { "Differences found: " (report.found) ". Each one leads to what it concerns." }
+        }
+        p.quiet { (depth(report)) }
+        @if !is_good { (differences(report)) }
+        h2 { "Totals by currency" }
+        @if report.currencies.is_empty() { (table::empty("There is no wallet yet, so nothing can be reconciled.", None)) }
+        @else { (currencies(&report.currencies)) }
+        (plots(report))
+        @if !report.days.is_empty() { h2 { "Days" } (days(&report.days)) }
+        @if !report.wallets.is_empty() { h2 { "Wallets" } (wallets(report)) }
+    }
+}
+
+fn depth(report: &Report) -> String {
+    match report.checked.as_str() {
+        "MOVEMENTS" => format!("Each movement, order and payout was compared: {} events.", report.checked_events),
+        _ => "Only totals were compared, because the period has many events. Choose fewer days or one account to compare each movement.".to_owned(),
+    }
+}
+
+fn differences(report: &Report) -> Markup {
+    let columns = [("Difference", false), ("Concerns", false), ("Positions of the log", false), ("Problem", false)];
+    let row = |found: &Difference| {
+        let positions: Vec<String> = found.positions.iter().map(ToString::to_string).collect();
+        vec![
+            html! { (words(&found.kind)) },
+            concerns(found),
+            html! { (positions.join(", ")) @if !positions.is_empty() { " of shard " (found.shard_id) } @else { "–" } },
+            html! { (found.problem) },
+        ]
+    };
+    let rows: Vec<Vec<Markup>> = report.differences.iter().take(MOST_DIFFERENCES).map(row).collect();
+    html! {
+        h2 { "Differences" }
+        (table::table("Differences", &columns, &rows))
+        @if report.found > rows.len() as u64 {
+            p.quiet { "The page shows the first " (rows.len()) " of " (report.found) ". The files have more, and the command "
+                code { "rewards-ledger reconcile" } " lists all of them." }
+        }
+    }
+}
+
+/// Renders what a difference concerns. The pages of orders, payouts and wallets show the events.
+fn concerns(found: &Difference) -> Markup {
+    html! {
+        ul.links {
+            @if let Some(order) = found.order_id { li { a href={ "/console/orders/" (order) } { "Order " (order) } } }
+            @if let Some(payout) = found.payout_id { li { a href={ "/console/payouts/" (payout) } { "Payout " (payout) } } }
+            @if let Some(wallet) = found.wallet_id { li { a href={ "/console/wallets/" (wallet) } { "Wallet " (wallet) } } }
+        }
+    }
+}
+
+fn currencies(currencies: &[Currency]) -> Markup {
+    let columns = [
+        ("Currency", false),
+        ("Wallets", true),
+        ("Opening", true),
+        ("Funding", true),
+        ("Debits", true),
+        ("Refunds", true),
+        ("Adjustments", true),
+        ("Closing", true),
+    ];
+    let row = |one: &Currency| {
+        let mut row = vec![html! { (one.currency) }, html! { (one.wallets) }, money(&one.opening_balance, &one.currency)];
+        row.extend(moved(&one.moved, &one.currency));
+        row.push(money(&one.closing_balance, &one.currency));
+        row
+    };
+    table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>())
+}
+
+fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
+    [&moved.funding, &moved.debits, &moved.refunds, &moved.adjustments].map(|amount| money(amount, currency))
+}
+
+/// Draws what came in and what went out, by day, for the first currencies.
+fn plots(report: &Report) -> Markup {
+    let number = |text: &String| text.parse::<f64>().unwrap_or_default();
+    html! {
+        @for one in report.currencies.iter().take(MOST_PLOTS) {
+            @let days: Vec<&Day> = report.days.iter().filter(|day| day.currency == one.currency).take(MOST_DAYS).collect();
+            @let labels: Vec<String> = days.iter().map(|day| day.day.clone()).collect();
+            @if !days.is_empty() {
+                (bars(&format!("Money by day in {}", one.currency), &one.currency, &labels, &[
+                    Series { name: "Funding", values: days.iter().map(|day| number(&day.moved.funding)).collect() },
+                    Series { name: "Debits", values: days.iter().map(|day| number(&day.moved.debits)).collect() },
+                    Series { name: "Refunds", values: days.iter().map(|day| number(&day.moved.refunds)).collect() },
+                ]))
+            }
+        }
+    }
+}
+
+fn days(days: &[Day]) -> Markup {
+    let columns =
+        [("Day", false), ("Currency", false), ("Funding", true), ("Debits", true), ("Refunds", true), ("Adjustments", true)];
+    let row = |day: &Day| {
+        let mut row = vec![html! { (day.day) }, html! { (day.currency) }];
+        row.extend(moved(&day.moved, &day.currency));
+        row
+    };
+    html! {
+        (table::table("Totals by day", &columns, &days.iter().take(MOST_DAYS).map(row).collect::<Vec<_>>()))
+        @if days.len() > MOST_DAYS { p.quiet { "The page shows the first " (MOST_DAYS) " of " (days.len()) " rows. The files have all of them." } }
+    }
+}
+
+fn wallets(report: &Report) -> Markup {
+    let columns = [
+        ("Wallet", false),
+        ("Account", false),
+        ("Opening", true),
+        ("Funding", true),
+        ("Debits", true),
+        ("Refunds", true),
+        ("Adjustments", true),
+        ("Closing", true),
+    ];
+    let row = |wallet: &Wallet| {
+        let currency = wallet.currency.as_deref().unwrap_or_default();
+        let mut row = vec![
+            html! { a href={ "/console/wallets/" (wallet.wallet_id) } { "Wallet " (wallet.wallet_id) } },
+            html! { @if let Some(account) = wallet.account_id { a href={ "/console/accounts/" (account) } { "Account " (account) } } @else { "–" } },
+            money(&wallet.opening_balance, currency),
+        ];
+        row.extend(moved(&wallet.moved, currency));
+        row.push(money(&wallet.closing_balance, currency));
+        row
+    };
+    let all = report.wallets.len() as u64 + report.wallets_left_out;
+    html! {
+        (table::table("Totals by wallet", &columns, &report.wallets.iter().take(MOST_WALLETS).map(row).collect::<Vec<_>>()))
+        @if all > MOST_WALLETS as u64 {
+            p.quiet { "The page shows " (MOST_WALLETS) " of " (all) " wallets. The totals include all of them. Name an account to see its wallets." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_this_month_unless_a_day_is_chosen() {
+        let now: DateTime<Utc> = "2026-01-31T12:00:00Z".parse().unwrap();
+        assert_eq!(chosen(&Form::parse(b"account_id=3"), now).only(&FIELDS), "from=2026-01-01&to=2026-01-31&account_id=3");
+        assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&FIELDS), "from=2025-05-05");
+        assert_eq!(
+            encoded(&Form::parse(b"from=2026-01-01&to=2026-01-31&account_id=3")).unwrap(),
+            "account_id=3&from=2026-01-01T00%3A00%3A00Z&to=2026-02-01T00%3A00%3A00Z"
+        );
+    }
+
+    #[test]
+    fn a_difference_leads_to_what_it_concerns() {
+        let found = Difference {
+            kind: "ORDER_DEBIT".to_owned(),
+            shard_id: 1,
+            wallet_id: Some(3),
+            order_id: Some(4),
+            payout_id: Some(5),
+            positions: vec![7],
+            problem: String::new(),
+        };
+        let markup = concerns(&found).0;
+        for place in ["/console/wallets/3", "/console/orders/4", "/console/payouts/5"] {
+            assert!(markup.contains(place), "{markup}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Replays: the running ones, those of one webhook, the start of one with its count first, and its cancellation.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access::Role;
+use crate::pages::call::{List, Refusal};
+use crate::pages::form::{Form, Kind, MOMENT_HINT, moment};
+use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::values::{badge, time};
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+const KINDS: [(&str, &str); 2] =
+    [("missed", "What never reached the webhook"), ("deliveries", "Everything that it has a delivery of")];
+/// Largest number of parts of the log that are counted for one page. Each has 500,000 positions.
+const PARTS: usize = 5;
+
+/// A replay, as `GET /admin/v1/webhooks/:id/replays` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Replay {
+    id: i64,
+    account_id: i64,
+    webhook_id: i64,
+    kind: String,
+    status: String,
+    from_position: i64,
+    next_position: i64,
+    until_position: i64,
+    deliveries: i64,
+    pending_count: i64,
+    delivered_count: i64,
+    failed_count: i64,
+    created_at: DateTime<Utc>,
+}
+
+impl Replay {
+    /// Returns the part of the log that the replay has walked, in percent.
+    fn progress(&self) -> i64 {
+        let (walked, whole) = (self.next_position - self.from_position, self.until_position - self.from_position);
+        (walked.saturating_mul(100)).checked_div(whole).unwrap_or(100).clamp(0, 100)
+    }
+}
+
+/// Path of the state of operations in the API.
+pub const OPERATIONS: &str = "/admin/v1/operations";
+
+/// The part of the state of operations that this page shows.
+#[derive(Debug, Deserialize)]
+struct Running {
+    replays: Vec<Replay>,
+}
+
+/// Result of a dry run.
+#[derive(Debug, Deserialize)]
+struct Counted {
+    found: i64,
+    next_position: Option<i64>,
+}
+
+/// Number of events that a replay would deliver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    found: i64,
+    is_complete: bool,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/replays", show).post("/console/replays", start).post("/console/replays/:id/cancel", cancel)
+}
+
+fn path_of(form: &Form) -> Result<String, Refusal> {
+    let id: Option<i64> = form.text("webhook_id").and_then(|id| id.parse().ok());
+    let id = id.ok_or_else(|| Refusal::of_field("webhook_id", "must be the number of a webhook"))?;
+    Ok(format!("/admin/v1/webhooks/{id}/replays"))
+}
+
+/// Builds the body that a form stands for.
+fn body(form: &Form) -> Value {
+    let mut body = form.json(&[("kind", Kind::Text), ("per_second", Kind::Number)]);
+    if let Some(since) = form.text("since") {
+        body["since"] = moment(since).into();
+    }
+    body
+}
+
+/// Counts the events of a replay, part after part of the log.
+async fn count(visit: &Visit, path: &str, form: &Form) -> Result<Count, Refusal> {
+    let mut body = body(form);
+    body["dry_run"] = json!(true);
+    let mut found = 0;
+    for _ in 0..PARTS {
+        let part: Counted = visit.change(Method::POST, path, &body).await?;
+        found += part.found;
+        let Some(next) = part.next_position else { return Ok(Count { found, is_complete: true }) };
+        body["since"] = Value::Null;
+        body["from_position"] = json!(next);
+    }
+    Ok(Count { found, is_complete: false })
+}
+
+/// Everything that the page shows.
+#[derive(Default)]
+struct Shown {
+    running: Vec<Replay>,
+    of_webhook: Option<List<Replay>>,
+    count: Option<Count>,
+}
+
+async fn load(visit: &Visit, form: &Form) -> Result<Shown, Refusal> {
+    let running = visit.get::<Running>(OPERATIONS);
+    if form.text("webhook_id").is_none() {
+        return Ok(Shown { running: running.await?.replays, ..Shown::default() });
+    }
+    let path = format!("{}?{}", path_of(form)?, form.only(&["page"]));
+    let (running, of_webhook) = futures::try_join!(running, visit.list(&path, "replays"))?;
+    Ok(Shown { running: running.replays, of_webhook: Some(of_webhook), count: None })
+}
+
+/// Shows the replays. With a kind in the query, counts the events first.
+async fn show(visit: Visit) -> PageResult {
+    let operator = visit.operator()?;
+    let loaded = async {
+        let mut shown = load(&visit, &visit.query).await?;
+        if visit.query.text("kind").is_some() && operator.may(Role::Admin) {
+            shown.count = Some(count(&visit, &path_of(&visit.query)?, &visit.query).await?);
+        }
+        Ok::<_, Refusal>(shown)
+    };
+    match loaded.await {
+        Ok(shown) => Ok(page(&visit, &shown, &visit.query, None)),
+        Err(refusal) => corrected(unknown(refusal), |refusal| {
+            layout::refused(page(&visit, &Shown::default(), &visit.query, Some(refusal)), refusal)
+        }),
+    }
+}
+
+/// Puts the refusal of an unknown webhook at its field.
+fn unknown(refusal: Refusal) -> Refusal {
+    if refusal.code == "E_NOT_FOUND" { Refusal::of_field("webhook_id", "is unknown") } else { refusal }
+}
+
+async fn start(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let started = async {
+        let path = path_of(&visit.form)?;
+        visit.change::<Value>(Method::POST, &path, &body(&visit.form)).await
+    };
+    match started.await {
+        Ok(_) => Ok(redirect(&format!("/console/replays?{}&done=replayed", visit.form.only(&["webhook_id"])))),
+        Err(refusal) => {
+            let refusal = unknown(refusal);
+            let shown =
+                if refusal.is_correctable() { load(&visit, &visit.form).await.unwrap_or_default() } else { Shown::default() };
+            corrected(refusal, |refusal| layout::refused(page(&visit, &shown, &visit.form, Some(refusal)), refusal))
+        }
+    }
+}
+
+async fn cancel(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    match visit.change::<Replay>(Method::POST, &format!("/admin/v1/replays/{id}/cancel"), &json!({})).await {
+        Ok(replay) => Ok(redirect(&format!("/console/replays?webhook_id={}&done=replay-cancelled", replay.webhook_id))),
+        Err(refusal) => Err(Stop::Refused(refusal)),
+    }
+}
+
+fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) -> Response {
+    let fields = Filled { form, refusal };
+    let is_admin = visit.operator().is_ok_and(|operator| operator.may(Role::Admin));
+    let body = html! {
+        (layout::problem(refusal))
+        p { "A replay delivers past events to a webhook again, with the same bytes, at a limited rate." }
+        @if is_admin {
+            form.card method="get" action="/console/replays" {
+                (fields.input("webhook_id", "Webhook number", "text", ""))
+                (fields.select("kind", "Events", &KINDS, ""))
+                (fields.input("since", "Since", "text", &format!("{MOMENT_HINT} Optional for what never reached the webhook.")))
+                (fields.input("per_second", "Deliveries per second", "text", "From 1 to 500. Without a number: 50."))
+                button.plain { "Count the events" }
+            }
+            @if let Some(count) = shown.count { (confirmation(form, count)) }
+        } @else {
+            form.card method="get" action="/console/replays" {
+                (fields.input("webhook_id", "Webhook number", "text", ""))
+                button.plain { "Show its replays" }
+            }
+            p.quiet { "To start or cancel replays, you need the role admin." }
+        }
+        @if let Some(list) = &shown.of_webhook {
+            h2 { "Replays of webhook " (form.value("webhook_id")) }
+            @if list.items.is_empty() { p.quiet { "There was no replay of this webhook yet." } }
+            @else {
+                (rows("Replays of the webhook", &list.items, is_admin))
+                (table::pager(list, "/console/replays", &Form::from_pairs(vec![("webhook_id".to_owned(), form.value("webhook_id").to_owned())])))
+            }
+        }
+        h2 { "Running replays" }
+        @if shown.running.is_empty() { p.quiet { "No replay is running." } }
+        @else { (rows("Running replays", &shown.running, is_admin)) }
+    };
+    layout::page(visit, "Replays", &body)
+}
+
+/// Shows the count, and the button that starts the replay.
+fn confirmation(form: &Form, count: Count) -> Markup {
+    html! {
+        div.card role="status" {
+            p {
+                strong { @if !count.is_complete { "At least " } (count.found) @if count.found == 1 { " event" } @else { " events" } }
+                " would be delivered to webhook " (form.value("webhook_id")) "."
+            }
+            @if count.found > 0 || !count.is_complete {
+                form method="post" action="/console/replays" {
+                    @for name in ["webhook_id", "kind", "since", "per_second"] { input type="hidden" name=(name) value=(form.value(name)); }
+                    button { "Start the replay" }
+                }
+            }
+        }
+    }
+}
+
+/// Renders replays. Running ones can be cancelled if `may_cancel`.
+pub fn rows(caption: &str, replays: &[Replay], may_cancel: bool) -> Markup {
+    let columns = [
+        ("Replay", false),
+        ("Webhook", false),
+        ("Events", false),
+        ("Requested", false),
+        ("Log walked", true),
+        ("Deliveries", true),
+        ("Delivered", true),
+        ("Pending", true),
+        ("Failed", true),
+        ("Status", false),
+    ];
+    let row = |replay: &Replay| {
+        vec![
+            html! { "Replay " (replay.id) },
+            html! {
+                a href={ "/console/replays?webhook_id=" (replay.webhook_id) } { "Webhook " (replay.webhook_id) } " of "
+                a href={ "/console/accounts/" (replay.account_id) } { "account " (replay.account_id) }
+            },
+            html! { @if replay.kind == "missed" { "Missed" } @else { "All with a delivery" } },
+            time(replay.created_at),
+            html! { (replay.progress()) " %" },
+            html! { (replay.deliveries) },
+            html! { (replay.delivered_count) },
+            html! { (replay.pending_count) },
+            html! { (replay.failed_count) },
+            html! { (badge(&replay.status)) @if may_cancel && replay.status == "RUNNING" { (cancellation(replay)) } },
+        ]
+    };
+    table::table(caption, &columns, &replays.iter().map(row).collect::<Vec<_>>())
+}
+
+fn cancellation(replay: &Replay) -> Markup {
+    html! {
+        details {
+            summary { "Cancel replay " (replay.id) }
+            form method="post" action={ "/console/replays/" (replay.id) "/cancel" } {
+                p { "Its " (replay.pending_count) " pending deliveries fail." }
+                button.danger { "Cancel the replay" }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(next: i64, status: &str) -> Replay {
+        let replay = json!({"id": 9, "account_id": 7, "webhook_id": 3, "kind": "missed", "status": status, "from_position": 100,
+            "next_position": next, "until_position": 300, "deliveries": 5, "pending_count": 1, "delivered_count": 4,
+            "failed_count": 0, "created_at": "2026-01-31T12:00:00Z"});
+        serde_json::from_value(replay).unwrap()
+    }
+
+    #[test]
+    fn progress_is_the_part_of_the_log_that_is_walked() {
+        assert_eq!([100, 150, 300].map(|next| replay(next, "RUNNING").progress()), [0, 25, 100]);
+    }
+
+    #[test]
+    fn only_running_replays_are_cancelled() {
+        assert!(rows("Replays", &[replay(150, "RUNNING")], true).0.contains("/console/replays/9/cancel"));
+        assert!(!rows("Replays", &[replay(150, "RUNNING")], false).0.contains("<form"));
+        assert!(!rows("Replays", &[replay(300, "COMPLETED")], true).0.contains("<form"));
+    }
+
+    #[test]
+    fn a_form_becomes_a_replay() {
+        let form = Form::parse(b"webhook_id=3&kind=deliveries&since=2026-01-31&per_second=20");
+        assert_eq!(body(&form), json!({"kind": "deliveries", "since": "2026-01-31T00:00:00.000Z", "per_second": 20}));
+        assert_eq!(path_of(&form).unwrap(), "/admin/v1/webhooks/3/replays");
+        assert!(path_of(&Form::parse(b"webhook_id=../x")).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! The fields of a form, and the JSON body that they stand for.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, Utc};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value};
+
+/// Type of a field in the body of the API.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Text,
+    /// Text with the white space at its ends, such as a password.
+    Exact,
+    /// An exact number, which the API reads as it is written.
+    Number,
+}
+
+/// The fields of a form or of a query, in their order. Values are trimmed; an empty one counts as absent.
+#[derive(Clone, Debug, Default)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Reads `application/x-www-form-urlencoded`.
+    pub fn parse(encoded: &[u8]) -> Form {
+        let pairs = url::form_urlencoded::parse(encoded).map(|(name, value)| (name.into_owned(), value.into_owned()));
+        Form(pairs.collect())
+    }
+
+    pub fn from_pairs(pairs: Vec<(String, String)>) -> Form {
+        Form(pairs)
+    }
+
+    /// Returns the first value of a field that is not empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.trim()).find(|value| !value.is_empty())
+    }
+
+    /// Returns the first value of a field, or an empty text.
+    pub fn value(&self, name: &str) -> &str {
+        self.text(name).unwrap_or_default()
+    }
+
+    /// Returns the first value of a field that is not empty, with the white space at its ends.
+    pub fn exact(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all values of a field that are not empty.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the fields of these names as an encoded query, for a call with the filters of a page.
+    pub fn only(&self, names: &[&str]) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        names.iter().for_each(|name| _ = query.extend_pairs(self.text(name).map(|value| (*name, value))));
+        query.finish()
+    }
+
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
+    /// Returns a JSON object with these fields, for the body of a call. Absent fields are left out.
+    ///
+    /// A number is written as it was typed, so that the API reads it exactly. One that is not a number becomes a text,
+    /// which the API refuses at its field.
+    pub fn json(&self, fields: &[(&str, Kind)]) -> Value {
+        let mut object = Map::new();
+        for (name, kind) in fields {
+            let value = match kind {
+                Kind::Text => self.text(name).map(Value::from),
+                Kind::Exact => self.exact(name).map(Value::from),
+                Kind::Number => self.text(name).map(number),
+            };
+            object.extend(value.map(|value| ((*name).to_owned(), value)));
+        }
+        Value::Object(object)
+    }
+}
+
+/// Returns the JSON number that a text writes, or the text. A number that JSON's usual type cannot hold exactly stays a text,
+/// because the API must not read another number than the one that was typed.
+pub fn number(text: &str) -> Value {
+    let typed: Option<Decimal> = text.parse().ok();
+    let number: Option<Value> = serde_json::from_str(text).ok().filter(Value::is_number);
+    let is_exact = |number: &Value| typed.is_some() && number.to_string().parse::<Decimal>().ok() == typed;
+    number.filter(is_exact).unwrap_or_else(|| text.into())
+}
+
+/// Hint of a field for a moment.
+pub const MOMENT_HINT: &str = "In UTC, such as 2026-01-31 or 2026-01-31 12:00.";
+
+/// Returns the moment that a text names, as a time of the API: a time with its offset, or a day or a time in UTC. The API
+/// refuses any other text at its field.
+pub fn moment(text: &str) -> String {
+    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN));
+    let time = || ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"].iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let at: Option<DateTime<Utc>> = day().or_else(time).map(|at| at.and_utc());
+    at.map_or_else(|| text.to_owned(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_becomes_the_body_of_a_call() {
+        let form = Form::parse(b"password=+a%20b+&product_id=7&denomination=10.50&note=+a%20b+&empty=&bad=1e");
+        let fields = [
+            ("product_id", Kind::Number),
+            ("denomination", Kind::Number),
+            ("note", Kind::Text),
+            ("password", Kind::Exact),
+            ("empty", Kind::Text),
+            ("bad", Kind::Number),
+        ];
+        let json = r#"{"bad":"1e","denomination":10.50,"note":"a b","password":" a b ","product_id":7}"#;
+        assert_eq!(form.json(&fields), serde_json::from_str::<Value>(json).unwrap_or_default());
+    }
+
+    #[test]
+    fn a_moment_is_a_day_or_a_time_in_utc() {
+        for (typed, sent) in [
+            ("2026-01-31", "2026-01-31T00:00:00.000Z"),
+            ("2026-01-31 12:30", "2026-01-31T12:30:00.000Z"),
+            ("2026-01-31T12:30", "2026-01-31T12:30:00.000Z"),
+            ("2026-01-31T12:30:00+01:00", "2026-01-31T12:30:00+01:00"),
+            ("yesterday", "yesterday"),
+        ] {
+            assert_eq!(moment(typed), sent);
+        }
+    }
+
+    #[test]
+    fn a_number_is_sent_exactly_or_not_at_all() {
+        for (typed, sent) in [("10.50", "10.5"), ("7", "7"), ("0.1", "0.1"), ("9223372036854775807", "9223372036854775807")] {
+            assert_eq!(number(typed).to_string(), sent);
+        }
+        for typed in ["99999999999999999.99", "0x10", "NaN", "1_000", "\"1\"", ""] {
+            assert_eq!(number(typed), Value::from(typed));
+        }
+    }
+}

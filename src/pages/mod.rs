@@ -1,0 +1,49 @@
+//! The pages: the client portal under `/portal`, and the operators' console under `/console`.
+//!
+//! A page is a client of this node's own API. It calls the same operations as a program does, as the user who is signed
+//! in, through [`visit::Visit`]. So a page has the roles, the validation, the events and the actor of the API, and no other
+//! way to a table: this module imports nothing of the ledger.
+//!
+//! | File | Contents |
+//! |---|---|
+//! | `site.rs` | the list of routes |
+//! | `visit.rs`, `call.rs`, `form.rs` | a request, the calls of the API, the fields of a form |
+//! | `sign_in.rs` | signing in and out, for both kinds of pages |
+//! | `parts/` | the design system: layout, tables, fields, badges, money, times |
+//! | `shared/` | things that both kinds of pages show alike: orders, their stories, deliveries |
+//! | `assets/` | the style sheet and the script |
+//! | `portal/`, `console/` | one file per page or group of pages |
+
+mod assets;
+mod call;
+mod console;
+mod form;
+mod one_click;
+mod outcome;
+mod parts;
+mod portal;
+mod shared;
+mod sign_in;
+mod site;
+mod visit;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::access::one_click::OneClick;
+use crate::api::{Inner, Pages};
+
+/// Properties of the service that decide which pages there are.
+#[derive(Clone, Debug, Default)]
+pub struct PageSettings {
+    /// Whether the console offers a sign-in through OpenID Connect.
+    pub has_open_id: bool,
+    /// Users whom links sign in, in the demo.
+    pub one_click: Option<OneClick>,
+}
+
+/// Builds all pages on top of the API. Their streams end when `stop` is cancelled.
+pub fn build(api: Inner, settings: PageSettings, stop: CancellationToken) -> Pages {
+    let PageSettings { has_open_id, one_click } = settings;
+    let site = one_click::add(site::Site::new(api), one_click);
+    console::add(portal::add(site, stop), has_open_id).finish()
+}

@@ -1,0 +1,105 @@
+//! Fields of forms. Each one has a label, a hint, and the problems that the API found with it.
+
+use maud::{Markup, html};
+
+use super::super::call::Refusal;
+use super::super::form::Form;
+
+/// A form while it is filled in: its values so far, and the refusal of the last attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled<'a> {
+    pub form: &'a Form,
+    pub refusal: Option<&'a Refusal>,
+}
+
+impl Filled<'_> {
+    fn problems(&self, name: &str) -> &[String] {
+        self.refusal.and_then(|refusal| refusal.messages.get(name)).map_or(&[], Vec::as_slice)
+    }
+
+    /// A field for one line of text. `kind` is the input's type.
+    pub fn input(&self, name: &str, label: &str, kind: &str, hint: &str) -> Markup {
+        let value = if kind == "password" { "" } else { self.form.value(name) };
+        self.labelled(name, label, hint, &|described, is_wrong| {
+            html! {
+                input #(name) name=(name) type=(kind) value=(value) autocomplete=(autocomplete(name))
+                    aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")];
+            }
+        })
+    }
+
+    /// A field for a new password, which a browser does not fill in.
+    pub fn new_password(&self, name: &str, label: &str, hint: &str) -> Markup {
+        self.labelled(name, label, hint, &|described, is_wrong| {
+            html! {
+                input #(name) name=(name) type="password" autocomplete="new-password"
+                    aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")];
+            }
+        })
+    }
+
+    /// A field for several lines of text.
+    pub fn area(&self, name: &str, label: &str, hint: &str) -> Markup {
+        self.labelled(name, label, hint, &|described, is_wrong| {
+            html! {
+                textarea #(name) name=(name) rows="6" aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")] {
+                    (self.form.value(name))
+                }
+            }
+        })
+    }
+
+    /// A choice of a file. `accept` lists the kinds of file that the browser offers.
+    pub fn file(&self, name: &str, label: &str, accept: &str, hint: &str) -> Markup {
+        self.labelled(name, label, hint, &|described, is_wrong| {
+            html! {
+                input #(name) name=(name) type="file" accept=(accept)
+                    aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")];
+            }
+        })
+    }
+
+    /// A choice between options: value and text.
+    pub fn select<V: AsRef<str>, T: AsRef<str>>(&self, name: &str, label: &str, options: &[(V, T)], hint: &str) -> Markup {
+        self.labelled(name, label, hint, &|described, is_wrong| {
+            html! {
+                select #(name) name=(name) aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")] {
+                    @for (value, text) in options {
+                        option value=(value.as_ref()) selected[value.as_ref() == self.form.value(name)] { (text.as_ref()) }
+                    }
+                }
+            }
+        })
+    }
+
+    fn labelled(&self, name: &str, label: &str, hint: &str, control: &dyn Fn(Option<String>, bool) -> Markup) -> Markup {
+        let problems = self.problems(name);
+        let described: Vec<String> = [(!hint.is_empty(), "hint"), (!problems.is_empty(), "problem")]
+            .into_iter()
+            .filter(|(is_there, _)| *is_there)
+            .map(|(_, part)| format!("{name}-{part}"))
+            .collect();
+        let described = if described.is_empty() { None } else { Some(described.join(" ")) };
+        html! {
+            div.field.wrong[!problems.is_empty()] {
+                label for=(name) { (label) }
+                (control(described, !problems.is_empty()))
+                @if !hint.is_empty() { p.hint #{ (name) "-hint" } { (hint) } }
+                @if !problems.is_empty() {
+                    p.problem #{ (name) "-problem" } { @for problem in problems { (label) " " (problem) ". " } }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the kind of value that a browser may fill in.
+fn autocomplete(name: &str) -> &'static str {
+    match name {
+        "email" => "username",
+        "password" | "current_password" => "current-password",
+        "new_password" => "new-password",
+        "otp" => "one-time-code",
+        _ => "off",
+    }
+}

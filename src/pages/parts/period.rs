@@ -1,0 +1,55 @@
+//! The filters of a list, and the days of its period, as parameters of the API.
+
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, SecondsFormat, Utc};
+
+use super::super::call::Refusal;
+use super::super::form::Form;
+
+/// Returns the filters of a query with these names, and its period, as a query of the API.
+///
+/// # Errors
+/// A refusal that names the day which is none.
+pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
+    let mut filters = url::form_urlencoded::Serializer::new(query.only(names));
+    for (parameter, at) in ["created_from", "created_to"].into_iter().zip(period(query)?) {
+        filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
+    }
+    Ok(filters.finish())
+}
+
+/// Returns the start and the end of the days `from` to `to` of a query.
+///
+/// # Errors
+/// A refusal that names the day which is none.
+pub fn period(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+    // The last day is included, and the API excludes the time at which a period ends.
+    let at = |name: &str, further: u64| {
+        let Some(text) = query.text(name) else { return Ok(None) };
+        let day = text.parse::<NaiveDate>().ok().and_then(|day| day.checked_add_days(Days::new(further)));
+        let day = day.ok_or_else(|| Refusal::of_field(name, "must be a date such as 2026-01-31"))?;
+        Ok(Some(day.and_time(NaiveTime::MIN).and_utc()))
+    };
+    Ok([at("from", 0)?, at("to", 1)?])
+}
+
+/// Returns a time as a parameter of the API.
+pub fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_the_period_that_includes_them() {
+        let query = |text: &str| filters(&Form::parse(text.as_bytes()), &["status"]);
+        assert_eq!(
+            query("status=DELAYED&from=2026-01-31&to=2026-01-31&page=2").unwrap(),
+            "status=DELAYED&created_from=2026-01-31T00%3A00%3A00Z&created_to=2026-02-01T00%3A00%3A00Z"
+        );
+        assert_eq!(query("").unwrap(), "");
+        let refusal = query("to=soon").unwrap_err();
+        assert_eq!(refusal.messages["to"], ["must be a date such as 2026-01-31"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Plots, drawn as SVG on the server. A table with the same figures stands beside each one.
+
+use maud::{Markup, PreEscaped, html};
+use plotters::backend::SVGBackend;
+use plotters::prelude::*;
+
+/// Colours of the plot. The style sheet replaces them by those of the light or dark design, by attribute.
+const INK: RGBColor = RGBColor(1, 1, 1);
+const GRID: RGBColor = RGBColor(2, 2, 2);
+const SERIES: [RGBColor; 3] = [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5)];
+const SIZE: (u32, u32) = (720, 220);
+
+/// A series of figures by day or by another label.
+#[derive(Debug)]
+pub struct Series<'a> {
+    pub name: &'a str,
+    pub values: Vec<f64>,
+}
+
+/// Bars side by side for each day, with a table of the same figures. `unit` is the name of the values.
+pub fn bars(title: &str, unit: &str, days: &[String], series: &[Series<'_>]) -> Markup {
+    bars_by(title, "Day", unit, days, series)
+}
+
+/// Bars side by side for each label, with a table of the same figures. `kind` names the labels, and `unit` the values.
+pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[String], series: &[Series<'_>]) -> Markup {
+    html! {
+        figure.plot {
+            figcaption { (title) }
+            @match draw(unit, labels, series) {
+                Ok(svg) => div.drawing role="img" aria-label=(title) { (PreEscaped(svg)) },
+                Err(error) => p.quiet { "The plot cannot be drawn: " (error) },
+            }
+            p.legend { @for (index, one) in series.iter().enumerate() { span class={ "series s" (index) } { (one.name) } } }
+            details {
+                summary { "Figures" }
+                table {
+                    caption.unseen { (title) }
+                    thead { tr { th scope="col" { (kind) } @for one in series { th.number scope="col" { (one.name) } } } }
+                    tbody {
+                        @for (index, label) in labels.iter().enumerate() {
+                            tr { th scope="row" { (label) } @for one in series { td.number { (one.values.get(index).copied().unwrap_or_default()) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Draws the bars. The text of the SVG has only figures, labels and the unit.
+fn draw(unit: &str, labels: &[String], series: &[Series<'_>]) -> Result<String, String> {
+    let mut svg = String::new();
+    let most = series.iter().flat_map(|one| &one.values).copied().fold(0.0, f64::max).max(1.0);
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let count = labels.len().max(1);
+        let mut chart = ChartBuilder::on(&area)
+            .margin(8)
+            .x_label_area_size(24)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..count as f64, 0.0..most * 1.1)
+            .map_err(|error| error.to_string())?;
+        let style = TextStyle::from(("sans-serif", 12).into_font()).color(&INK);
+        let label = |at: &f64| labels.get(at.floor() as usize).filter(|_| at.fract() < 0.01).cloned().unwrap_or_default();
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(GRID)
+            .label_style(style)
+            .x_labels(count.min(8))
+            .x_label_formatter(&label)
+            .y_labels(4)
+            .y_desc(unit)
+            .draw()
+            .map_err(|error| error.to_string())?;
+        let width = 0.8 / series.len().max(1) as f64;
+        for (index, one) in series.iter().enumerate() {
+            let colour = SERIES[index % SERIES.len()].filled();
+            let bars = one.values.iter().enumerate().map(|(at, value)| {
+                let left = at as f64 + 0.1 + width * index as f64;
+                Rectangle::new([(left, 0.0), (left + width * 0.92, *value)], colour)
+            });
+            chart.draw_series(bars).map_err(|error| error.to_string())?;
+        }
+        area.present().map_err(|error| error.to_string())?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_has_its_figures_as_a_table() {
+        let labels = ["11-01".to_owned(), "11-02".to_owned()];
+        let markup = bars("Orders by day", "orders", &labels, &[Series { name: "Orders", values: vec![3.0, 0.0] }]).0;
+        assert!(markup.contains("<svg") && markup.contains("<td class=\"number\">3</td>"), "{markup}");
+        assert!(!markup.contains("style="), "{markup}");
+    }
+
+    #[test]
+    fn a_plot_without_figures_is_drawn() {
+        assert!(bars("Orders by day", "orders", &[], &[]).0.contains("<svg"));
+    }
+}

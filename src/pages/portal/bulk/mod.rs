@@ -1,0 +1,251 @@
+//! Bulk orders from a CSV: upload, preview, and placing in steps with progress.
+//!
+//! Nothing is stored. Each page carries the file in its canonical form and the outcomes so far. Each line has an idempotency
+//! key that follows from the file, so a step that is repeated, or a file that is sent again, places nothing twice.
+
+mod lines;
+mod outcomes;
+mod preview;
+
+use futures::{StreamExt, stream};
+use maud::{Markup, html};
+use poem::Response;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::overview::Wallet;
+use super::products::Product;
+use crate::pages::call::Refusal;
+use crate::pages::form::{Form, number};
+use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::Visit;
+use ledger_events::user::UserRole;
+use lines::{COLUMNS, Line, MOST_LINES, MOST_PROBLEMS, Problem};
+use outcomes::Outcomes;
+
+/// Number of lines that one request places.
+const STEP: usize = 50;
+/// Number of orders of a step that are placed at the same time.
+const AT_ONCE: usize = 25;
+
+#[derive(Debug, Deserialize)]
+struct Placed {
+    id: i64,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/portal/orders/bulk", show)
+        .post("/portal/orders/bulk", check)
+        .get("/portal/orders/bulk/place", begin)
+        .post("/portal/orders/bulk/place", place)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.user()?;
+    Ok(upload(&visit, &Form::default(), &[]))
+}
+
+/// Leads a browser that reads the address of a step again to the beginning.
+async fn begin(visit: Visit) -> PageResult {
+    visit.user()?;
+    Ok(redirect("/portal/orders/bulk"))
+}
+
+fn upload(visit: &Visit, form: &Form, problems: &[Problem]) -> Response {
+    let fields = Filled { form, refusal: None };
+    let may_order = visit.user().is_ok_and(|user| user.may(UserRole::Operator));
+    let example = format!("{}\n7,25.00,3,basket-1\n", COLUMNS.join(","));
+    let body = html! {
+        @if !problems.is_empty() { (refused(problems)) }
+        p {
+            "Send up to " (MOST_LINES) " orders as CSV. The first line names the columns. Line 1 is the first one below it. \
+             You see prices and totals before anything is placed."
+        }
+        pre tabindex="0" role="region" aria-label="Example" { (example) }
+        p {
+            "A file that you send again within 24 hours places nothing twice. A line with a client_reference is never placed \
+             twice. Find the numbers of products in the " a href="/portal/products" { "catalogue" } "."
+        }
+        @if may_order {
+            form.card method="post" action="/portal/orders/bulk" enctype="multipart/form-data" {
+                (fields.file("file", "CSV file", ".csv,text/csv", ""))
+                (fields.area("lines", "Or paste the lines", "Used if there is no file."))
+                button { "Check the orders" }
+            }
+        } @else { p.notice { "To place orders, you need the role operator or owner." } }
+    };
+    layout::page(visit, "Order many at once", &body)
+}
+
+fn refused(problems: &[Problem]) -> Markup {
+    let of_lines: Vec<&Problem> = problems.iter().filter(|problem| problem.line.is_some()).collect();
+    let row = |problem: &&Problem| vec![html! { (problem.line.unwrap_or_default()) }, html! { (problem.text) }];
+    html! {
+        div.notice.bad role="alert" {
+            @for problem in problems.iter().filter(|problem| problem.line.is_none()) { p { (problem.text) } }
+            @if !of_lines.is_empty() { p { "Nothing is placed until every line is valid. Correct these lines and send the file again." } }
+        }
+        @if !of_lines.is_empty() {
+            (table::table(
+                "Lines to correct", &[("Line", true), ("Problem", false)],
+                &of_lines.iter().take(MOST_PROBLEMS).map(row).collect::<Vec<_>>()
+            ))
+        }
+        @if of_lines.len() > MOST_PROBLEMS { p.quiet { "And " (of_lines.len() - MOST_PROBLEMS) " more lines." } }
+    }
+}
+
+/// Checks an upload, and shows what it would place.
+async fn check(visit: Visit) -> PageResult {
+    visit.user()?;
+    let uploaded = visit.files.iter().find(|(name, content)| name == "file" && !content.is_empty());
+    let bytes = uploaded.map_or_else(|| visit.form.value("lines").as_bytes(), |(_, content)| content);
+    // A refused file appears in the field for lines, where it can be corrected.
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100_000)]).into_owned();
+    let shown = Form::from_pairs(vec![("lines".to_owned(), shown)]);
+    let read = lines::read(bytes).and_then(|lines| lines::canonical(&lines).map(|text| (lines, text)));
+    let (lines, text) = match read {
+        Ok(read) => read,
+        Err(problems) => return Ok(upload(&visit, &shown, &problems)),
+    };
+    let products = products_of(&lines);
+    let (products, wallets) = futures::try_join!(
+        visit.list::<Product>(&products, "products"),
+        visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
+    )?;
+    let priced = match preview::priced(&lines, &products.items) {
+        Ok(priced) => priced,
+        Err(problems) => return Ok(upload(&visit, &shown, &problems)),
+    };
+    let is_covered = priced.is_covered(&wallets.items);
+    let body = html! {
+        (preview::render(&priced, &wallets.items))
+        @if !is_covered {
+            p.notice.bad { "The balance of a wallet does not cover its total. Orders are placed in the order of their lines, as far as it lasts." }
+        }
+        (step_form(&text, &Outcomes::default(), html! { button { "Place " (lines.len()) @if lines.len() == 1 { " order" } @else { " orders" } } }, false))
+        p { a href="/portal/orders/bulk" { "Choose another file" } }
+    };
+    Ok(layout::page(&visit, "Check the orders", &body))
+}
+
+/// Returns the call that lists the products of all lines.
+fn products_of(lines: &[Line]) -> String {
+    let mut ids: Vec<i64> = lines.iter().map(|line| line.product_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    format!("/api/v1/products?limit={MOST_LINES}&ids={}", ids.join(","))
+}
+
+/// The form that places the next lines. It carries the file and the outcomes so far. With `proceeds`, scripts send it.
+fn step_form(text: &str, outcomes: &Outcomes, button: Markup, proceeds: bool) -> Markup {
+    html! {
+        form.actions method="post" action="/portal/orders/bulk/place" data-proceed[proceeds] {
+            input type="hidden" name="lines" value=(text);
+            input type="hidden" name="outcomes" value=(outcomes.text());
+            @for reason in &outcomes.reasons { input type="hidden" name="reason" value=(reason); }
+            (button)
+            @if proceeds { button.plain type="button" data-stop hidden { "Pause" } }
+        }
+    }
+}
+
+/// Places the next lines, and shows the progress or the results.
+async fn place(visit: Visit) -> PageResult {
+    visit.user()?;
+    let form = &visit.form;
+    let lines = match lines::read(form.value("lines").as_bytes()) {
+        Ok(lines) => lines,
+        Err(problems) => return Ok(upload(&visit, form, &problems)),
+    };
+    // The browser changes the ends of lines. The canonical form is the one that the keys are made of.
+    let text = match lines::canonical(&lines) {
+        Ok(text) => text,
+        Err(problems) => return Ok(upload(&visit, form, &problems)),
+    };
+    let keys = lines::keys(&text, &lines);
+    let mut outcomes = Outcomes::read(form.value("outcomes"), form.all("reason"), lines.len());
+    let begin = outcomes.of_lines.len();
+    let next = lines.iter().zip(&keys).skip(begin).take(STEP);
+    let calls: Vec<_> = next.map(|(line, key)| place_line(&visit, line, key)).collect();
+    let mut placed = stream::iter(calls).buffered(AT_ONCE);
+    while let Some(placed) = placed.next().await {
+        if let Err(refusal) = &placed
+            && matches!(refusal.code.as_str(), "E_FORBIDDEN" | "E_ACCOUNT_SUSPENDED")
+        {
+            return Err(refusal.clone().into());
+        }
+        outcomes.add(placed);
+    }
+    drop(placed);
+    Ok(progress(&visit, &text, lines.len(), &outcomes))
+}
+
+async fn place_line(visit: &Visit, line: &Line, key: &str) -> Result<i64, Refusal> {
+    let mut body = json!({
+        "product_id": line.product_id, "denomination": number(&line.denomination.to_string()), "quantity": line.quantity
+    });
+    if let Some(reference) = &line.reference {
+        body["client_reference"] = json!(reference);
+    }
+    visit.change_once::<Placed>("/api/v1/orders", key, &body).await.map(|placed| placed.id)
+}
+
+fn progress(visit: &Visit, text: &str, lines: usize, outcomes: &Outcomes) -> Response {
+    let done = outcomes.of_lines.len();
+    let (is_complete, unplaced) = (done >= lines, outcomes.refused() + outcomes.open());
+    let title = if is_complete { "Bulk order: results" } else { "Bulk order in progress" };
+    let body = html! {
+        p role="status" {
+            (done) " of " (lines) " lines: " (outcomes.placed()) " placed, " (outcomes.refused()) " refused"
+            @if outcomes.open() > 0 { ", " (outcomes.open()) " not known" } "."
+        }
+        progress max=(lines) value=(done) aria-label="Progress" { (done) " of " (lines) }
+        @if !is_complete {
+            (step_form(text, outcomes, html! { button { "Place the next " (STEP.min(lines - done)) " lines" } }, true))
+            p.quiet { "If you leave this page, send the same file again later: lines that are placed stay placed once." }
+        }
+        (outcomes::render(outcomes))
+        @if is_complete && unplaced > 0 {
+            p { "To try the lines without an order again, place the file again. Lines that have an order keep it." }
+            (step_form(text, &Outcomes::default(), html! { button.plain { "Place the file again" } }, false))
+        }
+        @if is_complete { p { a.button href="/portal/orders" { "To the orders" } } }
+    };
+    layout::page(visit, title, &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_carries_the_file_and_its_outcomes() {
+        let mut outcomes = Outcomes::default();
+        outcomes.add(Ok(7));
+        let markup = step_form("a,\"b\"\n", &outcomes, html! {}, true).0;
+        assert!(
+            markup.contains("data-proceed") && markup.contains("value=\"a,&quot;b&quot;\n\"") && markup.contains("p7 "),
+            "{markup}"
+        );
+        assert!(!step_form("", &outcomes, html! {}, false).0.contains("data-proceed"));
+    }
+
+    #[test]
+    fn problems_of_lines_are_limited_and_escaped() {
+        let problems: Vec<Problem> = (0..150).map(|index| Problem::of_line(index, "<b>")).collect();
+        let markup = refused(&problems).0;
+        assert!(markup.contains("And 50 more lines") && !markup.contains("<b>"), "{markup}");
+        assert_eq!(markup.matches("<tr>").count(), MOST_PROBLEMS + 1);
+    }
+
+    #[test]
+    fn the_products_of_all_lines_are_one_call() {
+        let line = |product_id| Line { product_id, denomination: ledger_events::Money::ZERO, quantity: 1, reference: None };
+        assert_eq!(products_of(&[line(7), line(3), line(7)]), "/api/v1/products?limit=1000&ids=3,7");
+    }
+}

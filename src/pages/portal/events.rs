@@ -1,0 +1,156 @@
+//! The events of the account in the order of the log, with the cursor by which programs read them.
+
+use chrono::{DateTime, Utc};
+use ledger_events::webhook::WebhookEventType;
+use maud::{Markup, html};
+use poem::Response;
+use serde::Deserialize;
+
+use crate::pages::call::Refusal;
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::values::{badge, copyable, time};
+use crate::pages::parts::{layout, table};
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+/// Number of calls for a page with events. A part of the log without events of the chosen types is empty.
+const MOST_CALLS: u32 = 5;
+
+/// Part of the account's events, as `GET /api/v1/events` returns it.
+#[derive(Debug, Deserialize)]
+struct Events {
+    events: Vec<Envelope>,
+    cursor: String,
+    has_more: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    event_id: String,
+    event_type: String,
+    created_at: DateTime<Utc>,
+    data: Order,
+}
+
+/// The order of an event, as it was right after the event.
+#[derive(Debug, Deserialize)]
+struct Order {
+    id: i64,
+    reference_code: String,
+    status: String,
+    delivered_quantity: i32,
+    quantity: i32,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/portal/events", list)
+}
+
+async fn list(visit: Visit) -> PageResult {
+    visit.user()?;
+    match load(&visit).await {
+        // An address with a cursor shows later events when it is opened again.
+        Ok(events) if visit.query.value("after") == "latest" => Ok(redirect(&link(&visit.query, &events.cursor))),
+        Ok(events) => Ok(page(&visit, Some(&events), None)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, None, Some(refusal)), refusal)),
+    }
+}
+
+async fn load(visit: &Visit) -> Result<Events, Refusal> {
+    let mut events: Events = visit.get(&format!("/api/v1/events?{}", visit.query.only(&["after", "types"]))).await?;
+    for _ in 1..MOST_CALLS {
+        if !events.events.is_empty() || !events.has_more {
+            break;
+        }
+        events = visit.get(&format!("/api/v1/events?{}", after(&visit.query, &events.cursor))).await?;
+    }
+    Ok(events)
+}
+
+/// Returns the query of the events after a cursor, of the chosen types.
+fn after(query: &Form, cursor: &str) -> String {
+    url::form_urlencoded::Serializer::new(query.only(&["types"])).append_pair("after", cursor).finish()
+}
+
+fn link(query: &Form, cursor: &str) -> String {
+    format!("/portal/events?{}", after(query, cursor))
+}
+
+fn page(visit: &Visit, events: Option<&Events>, refusal: Option<&Refusal>) -> Response {
+    let fields = Filled { form: &visit.query, refusal };
+    let types = WebhookEventType::ALL.iter().map(|kind| (kind.as_str(), kind.as_str()));
+    let types: Vec<(&str, &str)> = std::iter::once(("", "Any")).chain(types).collect();
+    let body = html! {
+        (layout::live(visit))
+        (layout::problem(refusal))
+        p { "Events in the order in which they happened, oldest first. Programs read the same list without a webhook." }
+        (table::filters("/portal/events", &html! {
+            (fields.select("types", "Event", &types, ""))
+            (fields.input("after", "After this cursor", "search", ""))
+        }))
+        @if let Some(events) = events { (content(&visit.query, events)) }
+        p.actions {
+            @if !visit.query.value("after").is_empty() { a.button.plain href="/portal/events" { "From the beginning" } }
+            a.button.plain href="/portal/events?after=latest" { "From now on" }
+        }
+    };
+    layout::page(visit, "Events", &body)
+}
+
+fn content(query: &Form, events: &Events) -> Markup {
+    let is_first = query.only(&["after", "types"]).is_empty();
+    html! {
+        @if !events.events.is_empty() { (rows(&events.events)) }
+        @else if events.has_more { p.quiet { "This part of the log has no such event." } }
+        @else if is_first { (table::empty("Nothing has happened yet. An order is the first event.", Some(("/portal/products", "Browse the catalogue")))) }
+        @else { (table::empty("There is no such event after this cursor yet.", None)) }
+        @if !is_first || !events.events.is_empty() {
+            p { "Cursor after this part: " (copyable(&events.cursor)) }
+        }
+        nav.pager aria-label="Parts of the log" {
+            @if events.has_more { a.button href=(link(query, &events.cursor)) rel="next" { "Later events" } }
+            @else { span.quiet { "This is the end of the log." } }
+        }
+    }
+}
+
+fn rows(events: &[Envelope]) -> Markup {
+    let columns =
+        [("Time", false), ("Event", false), ("Order", false), ("Status", false), ("Delivered", true), ("Event number", false)];
+    let row = |event: &Envelope| {
+        let order = &event.data;
+        vec![
+            time(event.created_at),
+            html! { code { (event.event_type) } },
+            html! { a href={ "/portal/orders/" (order.id) } { (order.reference_code) } },
+            badge(&order.status),
+            html! { (order.delivered_quantity) " of " (order.quantity) },
+            html! { code { (event.event_id) } },
+        ]
+    };
+    table::table("Events", &columns, &events.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn events(has_more: bool) -> Events {
+        let order = json!({"id": 5, "reference_code": "ORD-<5>", "status": "PENDING", "delivered_quantity": 0, "quantity": 2});
+        let event = json!({"event_id": "a", "event_type": "order.created", "created_at": "2026-01-31T12:00:00Z", "data": order});
+        serde_json::from_value(json!({"events": [event], "cursor": "c&d", "has_more": has_more})).unwrap()
+    }
+
+    #[test]
+    fn an_event_leads_to_its_order_and_the_cursor_to_later_events() {
+        let query = Form::parse(b"types=order.created&after=b");
+        let markup = content(&query, &events(true)).0;
+        assert!(markup.contains("href=\"/portal/orders/5\"") && markup.contains("ORD-&lt;5&gt;"), "{markup}");
+        assert!(markup.contains("/portal/events?types=order.created&amp;after=c%26d"), "{markup}");
+        assert!(content(&query, &events(false)).0.contains("the end of the log"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The health of webhooks: attempts and latency of their latest deliveries.
+
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::pages::parts::plot::{Series, bars_by};
+use crate::pages::parts::table;
+
+/// A webhook, as `GET /api/v1/webhooks` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Webhook {
+    id: i64,
+    name: String,
+    pub is_active: bool,
+}
+
+/// A delivery, as `GET /api/v1/webhooks/deliveries` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Delivery {
+    webhook_url_id: i64,
+    status: String,
+    attempt_count: i16,
+    response_time_ms: Option<i32>,
+}
+
+/// Figures of one webhook.
+#[derive(Debug, Default, PartialEq)]
+struct Health {
+    deliveries: usize,
+    failed: usize,
+    pending: usize,
+    attempts: i64,
+    /// Durations of the latest attempts of its deliveries, in milliseconds: the median, and the longest.
+    median: i32,
+    longest: i32,
+}
+
+impl Health {
+    fn of(webhook: i64, deliveries: &[Delivery]) -> Health {
+        let own: Vec<&Delivery> = deliveries.iter().filter(|delivery| delivery.webhook_url_id == webhook).collect();
+        let with = |status: &str| own.iter().filter(|delivery| delivery.status == status).count();
+        let mut durations: Vec<i32> = own.iter().filter_map(|delivery| delivery.response_time_ms).collect();
+        durations.sort_unstable();
+        Health {
+            deliveries: own.len(),
+            failed: with("failed"),
+            pending: with("pending"),
+            attempts: own.iter().map(|delivery| i64::from(delivery.attempt_count)).sum(),
+            median: durations.get(durations.len() / 2).copied().unwrap_or_default(),
+            longest: durations.last().copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Renders plots of attempts and latency by webhook. `deliveries` are the account's latest ones.
+pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
+    if webhooks.is_empty() {
+        return table::empty("No webhook tells your systems of orders yet.", Some(("/portal/webhooks", "Set up a webhook")));
+    }
+    if deliveries.is_empty() {
+        return table::empty(
+            "Nothing was delivered yet. Order something, or send a test.",
+            Some(("/portal/webhooks", "Webhooks")),
+        );
+    }
+    let health: Vec<Health> = webhooks.iter().map(|webhook| Health::of(webhook.id, deliveries)).collect();
+    // The drawing shows numbers, because names have any length.
+    let labels: Vec<String> = webhooks.iter().map(|webhook| format!("Webhook {}", webhook.id)).collect();
+    let series = |name, value: fn(&Health) -> f64| Series { name, values: health.iter().map(value).collect() };
+    let attempts =
+        [series("Attempts", |health| health.attempts as f64), series("Failed deliveries", |health| health.failed as f64)];
+    let latency = [series("Median", |health| f64::from(health.median)), series("Longest", |health| f64::from(health.longest))];
+    html! {
+        p.quiet { "Figures of the latest " (deliveries.len()) " deliveries." }
+        (rows(webhooks, &health))
+        div.grid {
+            (bars_by("Attempts by webhook", "Webhook", "attempts", &labels, &attempts))
+            (bars_by("Response time by webhook, in milliseconds", "Webhook", "ms", &labels, &latency))
+        }
+    }
+}
+
+fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
+    let columns =
+        [("Webhook", false), ("Deliveries", true), ("Failed", true), ("Pending", true), ("Attempts", true), ("Median, ms", true)];
+    let row = |(webhook, health): (&Webhook, &Health)| {
+        vec![
+            html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
+            html! { (health.deliveries) },
+            html! { (health.failed) },
+            html! { (health.pending) },
+            html! { (health.attempts) },
+            html! { (health.median) },
+        ]
+    };
+    table::table("Health of webhooks", &columns, &webhooks.iter().zip(health).map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(webhook: i64, status: &str, attempts: i16, duration: Option<i32>) -> Delivery {
+        Delivery { webhook_url_id: webhook, status: status.to_owned(), attempt_count: attempts, response_time_ms: duration }
+    }
+
+    #[test]
+    fn the_health_of_a_webhook_counts_its_own_deliveries() {
+        let deliveries = [
+            delivery(1, "delivered", 1, Some(10)),
+            delivery(1, "failed", 5, Some(900)),
+            delivery(1, "pending", 0, None),
+            delivery(2, "delivered", 1, Some(1)),
+        ];
+        let health = Health::of(1, &deliveries);
+        assert_eq!(health, Health { deliveries: 3, failed: 1, pending: 1, attempts: 6, median: 900, longest: 900 });
+        assert_eq!(Health::of(3, &deliveries), Health::default());
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true }];
+        let markup = plots(&webhooks, &[delivery(1, "delivered", 1, Some(10))]).0;
+        assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
+        assert!(plots(&[], &[]).0.contains("Set up a webhook"));
+    }
+}

@@ -1,0 +1,192 @@
+//! The overview: balances, needs for attention, orders and spend by day, the health of webhooks, the latest orders.
+
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::health::{self, Delivery, Webhook};
+use super::orders;
+use crate::pages::call::List;
+use crate::pages::outcome::PageResult;
+use crate::pages::parts::plot::{self, Series};
+use crate::pages::parts::values::{figure, grouped, money};
+use crate::pages::parts::{layout, table};
+use crate::pages::shared::order::Order;
+use crate::pages::visit::Visit;
+
+/// Largest number of currencies with a plot of their own.
+const MOST_PLOTS: usize = 4;
+
+/// A wallet, as `GET /api/v1/wallets` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Wallet {
+    pub id: i64,
+    pub currency: String,
+    pub balance: String,
+}
+
+impl Wallet {
+    /// Says that the balance does not cover an order, and of which wallet.
+    pub fn too_low(&self) -> String {
+        let balance = grouped(&self.balance);
+        format!("The balance of wallet {} is too low: {balance} {}. Add money to it first.", self.id, self.currency)
+    }
+}
+
+/// Statistics, as `GET /api/v1/orders/stats` returns them.
+#[derive(Debug, Deserialize)]
+struct Statistics {
+    days: Vec<Day>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Day {
+    day: String,
+    orders: i64,
+    spend: Vec<Spend>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Spend {
+    currency: String,
+    spent: String,
+    refunded: String,
+}
+
+/// Counts of deliveries, as `GET /api/v1/webhooks/deliveries/stats` returns them.
+#[derive(Debug, Deserialize)]
+struct Counts {
+    last_24h_failed: i64,
+}
+
+pub async fn show(visit: Visit) -> PageResult {
+    visit.user()?;
+    let (wallets, latest, delayed, statistics, webhooks, deliveries, counts) = futures::try_join!(
+        visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
+        visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
+        visit.list::<Order>("/api/v1/orders?limit=1&status=DELAYED", "orders"),
+        visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
+        visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
+        visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
+        visit.get::<Counts>("/api/v1/webhooks/deliveries/stats"),
+    )?;
+    let inactive = webhooks.items.iter().filter(|webhook| !webhook.is_active).count();
+    let body = html! {
+        (layout::live(&visit))
+        (balances(&wallets))
+        h2 { "Needs attention" }
+        (attention(&[
+            count(delayed.total, ("order waits", "orders wait"), "for stock", "/portal/orders?status=DELAYED"),
+            count(
+                u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
+                "of the last 24 hours failed", "/portal/webhooks/deliveries?status=failed"
+            ),
+            count(inactive as u64, ("webhook is", "webhooks are"), "switched off", "/portal/webhooks"),
+            count(empty(&wallets), ("wallet is", "wallets are"), "empty", "/portal/wallets"),
+        ]))
+        h2 { "Orders and spend" }
+        (by_day(&statistics.days))
+        h2 { "Health of webhooks" }
+        (health::plots(&webhooks.items, &deliveries.items))
+        h2 { "Latest orders" }
+        @if latest.items.is_empty() {
+            (table::empty("You have not ordered anything yet.", Some(("/portal/products", "Browse the catalogue"))))
+        } @else { (orders::rows("Latest orders", &latest.items)) }
+    };
+    Ok(layout::page(&visit, "Overview", &body))
+}
+
+fn balances(wallets: &List<Wallet>) -> Markup {
+    html! {
+        @if wallets.items.is_empty() {
+            (table::empty("You have no wallet yet. The operators of the service open one for each currency.", None))
+        }
+        div.figures {
+            @for wallet in &wallets.items {
+                (figure(&format!("Balance of wallet {}", wallet.id), &html! {
+                    a href={ "/portal/wallets/" (wallet.id) } { (money(&wallet.balance, &wallet.currency)) }
+                }))
+            }
+        }
+    }
+}
+
+fn empty(wallets: &List<Wallet>) -> u64 {
+    wallets.items.iter().filter(|wallet| wallet.balance == "0.00").count() as u64
+}
+
+/// Renders a number of things with a link to them, or nothing if there are none.
+fn count(number: u64, (one, more): (&str, &str), state: &str, target: &str) -> Option<Markup> {
+    let things = if number == 1 { one } else { more };
+    (number > 0).then(|| html! { (number) " " (things) " " (state) ". " a href=(target) { @if number == 1 { "Show it" } @else { "Show them" } } })
+}
+
+fn attention(needs: &[Option<Markup>]) -> Markup {
+    html! {
+        @if needs.iter().all(Option::is_none) { p.quiet { "Nothing needs your attention." } }
+        @for need in needs.iter().flatten() { p.notice.wait { (need) } }
+    }
+}
+
+/// Plots of orders by day, and of spend by day in each currency.
+fn by_day(days: &[Day]) -> Markup {
+    // The year is the same for nearly all days, and the labels stand close to each other.
+    let labels: Vec<String> =
+        days.iter().map(|day| day.day.split_once('-').map_or(&*day.day, |(_, rest)| rest).to_owned()).collect();
+    let mut currencies: Vec<&str> = days.iter().flat_map(|day| &day.spend).map(|spend| &*spend.currency).collect();
+    currencies.sort_unstable();
+    currencies.dedup();
+    let orders = Series { name: "Orders", values: days.iter().map(|day| day.orders as f64).collect() };
+    let amount = |day: &Day, currency: &str, of: fn(&Spend) -> &str| {
+        let spend = day.spend.iter().find(|spend| spend.currency == currency);
+        spend.and_then(|spend| of(spend).parse().ok()).unwrap_or_default()
+    };
+    let spend = |currency: &str| {
+        let values = |of: fn(&Spend) -> &str| days.iter().map(|day| amount(day, currency, of)).collect();
+        let series = [
+            Series { name: "Spent", values: values(|spend| &spend.spent) },
+            Series { name: "Refunded", values: values(|spend| &spend.refunded) },
+        ];
+        plot::bars(&format!("Spend by day, in {currency}"), currency, &labels, &series)
+    };
+    html! {
+        (plot::bars("Orders by day (UTC)", "orders", &labels, &[orders]))
+        @for currency in currencies.iter().take(MOST_PLOTS) { (spend(currency)) }
+        @if currencies.is_empty() { p.quiet { "Nothing was spent in the last " (days.len()) " days." } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn spend_has_a_plot_for_each_currency() {
+        let days: Vec<Day> = serde_json::from_value(json!([
+            {"day": "2026-01-30", "orders": 0, "spend": []},
+            {"day": "2026-01-31", "orders": 2, "spend": [
+                {"currency": "USD", "spent": "5.00", "refunded": "0.00"}, {"currency": "EUR", "spent": "10.50", "refunded": "2.00"}
+            ]}
+        ]))
+        .unwrap();
+        let markup = by_day(&days).0;
+        assert!(markup.contains("Spend by day, in EUR") && markup.contains("Spend by day, in USD"), "{markup}");
+        assert!(markup.contains(">10.5<") && markup.contains(">01-31<"), "{markup}");
+        assert!(by_day(&days[..1]).0.contains("Nothing was spent"));
+    }
+
+    #[test]
+    fn attention_counts_what_needs_it() {
+        assert!(count(0, ("order waits", "orders wait"), "for stock", "/").is_none());
+        let one = count(1, ("order waits", "orders wait"), "for stock", "/portal/orders");
+        assert!(attention(&[one, None]).0.contains("1 order waits for stock. "));
+        assert!(attention(&[None]).0.contains("Nothing needs"));
+    }
+
+    #[test]
+    fn a_low_balance_names_its_wallet() {
+        let wallet = Wallet { id: 3, currency: "EUR".to_owned(), balance: "1.00".to_owned() };
+        assert_eq!(wallet.too_low(), "The balance of wallet 3 is too low: 1.00 EUR. Add money to it first.");
+    }
+}

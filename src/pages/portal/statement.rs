@@ -1,0 +1,173 @@
+//! The statement of a wallet for a period: on a page that can be printed, and as CSV.
+
+use chrono::{DateTime, Datelike, Utc};
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::StatusCode;
+use serde::Deserialize;
+
+use super::transactions;
+use crate::pages::call::{List, Refusal};
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, file};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{period, rfc3339};
+use crate::pages::parts::values::{facts, money};
+use crate::pages::parts::{layout, table};
+use crate::pages::shared::transaction::Transaction;
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+
+/// Largest number of transactions on the page. More would make it too large.
+const MOST_ROWS: usize = 200;
+/// Number of transactions in a page of the API.
+const PART: u64 = 100;
+/// Largest number of transactions in a CSV, which is built in memory.
+const MOST_CSV: u64 = 50_000;
+
+/// Balances and sums, as `GET /api/v1/wallets/:id/statement` returns them.
+#[derive(Debug, Deserialize)]
+pub struct Sums {
+    pub wallet_id: i64,
+    pub currency: String,
+    opening_balance: String,
+    total_credits: String,
+    total_debits: String,
+    total_refunds: String,
+    pub closing_balance: String,
+}
+
+/// A statement: its sums, and as many of its latest transactions as fit on the page, oldest first.
+struct Statement {
+    sums: Sums,
+    transactions: Vec<Transaction>,
+    /// Number of transactions in the period.
+    total: u64,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/portal/wallets/:id/statement", show).get("/portal/wallets/:id/statement.csv", download)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.user()?;
+    let (id, now) = (visit.id("id")?, Utc::now());
+    let form = chosen(&visit.query, now);
+    match load(&visit, id, &form, now).await {
+        Ok(statement) => Ok(page(&visit, id, &form, Some(&statement), None)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, id, &form, None, Some(refusal)), refusal)),
+    }
+}
+
+/// Returns the days of the query, or those of this month if there are none.
+fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
+    if query.text("from").or(query.text("to")).is_some() {
+        return query.clone();
+    }
+    let today = now.date_naive();
+    let first = today.with_day(1).unwrap_or(today);
+    Form::from_pairs(vec![("from".to_owned(), first.to_string()), ("to".to_owned(), today.to_string())])
+}
+
+/// Returns a period as a query of the API with these names.
+fn encoded(names: [&str; 2], period: [Option<DateTime<Utc>>; 2]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, at) in names.into_iter().zip(period) {
+        query.extend_pairs(at.map(|at| (name, rfc3339(at))));
+    }
+    query.finish()
+}
+
+async fn load(visit: &Visit, id: i64, form: &Form, now: DateTime<Utc>) -> Result<Statement, Refusal> {
+    let [from, to] = period(form)?;
+    // The calls are several, and a movement between them must be in all of them or in none.
+    let period = [from, Some(to.map_or(now, |to| to.min(now)))];
+    let sums = format!("/api/v1/wallets/{id}/statement?totals_only=true&{}", encoded(["from", "to"], period));
+    let created = encoded(["created_from", "created_to"], period);
+    let part = |number: u64| format!("/api/v1/transactions?wallet_id={id}&{created}&limit={PART}&page={number}");
+    let (latest, earlier) = (part(1), part(2));
+    let (sums, latest, earlier): (Sums, List<Transaction>, List<Transaction>) =
+        futures::try_join!(visit.get(&sums), visit.list(&latest, "transactions"), visit.list(&earlier, "transactions"),)?;
+    let total = latest.total;
+    let mut transactions: Vec<Transaction> = latest.items.into_iter().chain(earlier.items).take(MOST_ROWS).collect();
+    transactions.reverse();
+    Ok(Statement { sums, transactions, total })
+}
+
+fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refusal: Option<&Refusal>) -> Response {
+    let path = format!("/portal/wallets/{id}/statement");
+    let fields = Filled { form, refusal };
+    let body = html! {
+        (layout::problem(refusal))
+        (table::filters(&path, &html! {
+            (fields.input("from", "From (UTC)", "date", ""))
+            (fields.input("to", "Until (UTC)", "date", ""))
+        }))
+        @if let Some(statement) = statement { (content(&path, form, statement)) }
+        p.actions { a href={ "/portal/wallets/" (id) } { "Back to the wallet" } }
+    };
+    layout::page(visit, &format!("Statement of wallet {id}"), &body)
+}
+
+fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
+    let Statement { sums, transactions, total } = statement;
+    let amount = |amount: &str| money(amount, &sums.currency);
+    html! {
+        div.actions {
+            @if *total <= MOST_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
+            @else { p.quiet { "For a CSV, choose a shorter period with at most " (MOST_CSV) " movements." } }
+            button.plain type="button" data-print hidden { "Print" }
+        }
+        (facts(&[
+            ("Period (UTC)", html! { (form.text("from").unwrap_or("first movement")) " to " (form.text("to").unwrap_or("now")) }),
+            ("Opening balance", amount(&sums.opening_balance)),
+            ("Credits", amount(&sums.total_credits)),
+            ("Refunds", amount(&sums.total_refunds)),
+            ("Debits", amount(&sums.total_debits)),
+            ("Closing balance", amount(&sums.closing_balance)),
+        ]))
+        @if transactions.is_empty() { (table::empty("Nothing moved in this period.", None)) }
+        @else {
+            @if *total > transactions.len() as u64 {
+                p.notice.wait { "The page shows the latest " (transactions.len()) " of " (total) " movements. The sums include all of them." }
+            }
+            (transactions::rows("Movements of the period, oldest first", transactions))
+        }
+    }
+}
+
+/// Sends the statement as CSV.
+async fn download(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    let period = period(&visit.query)?;
+    let created = encoded(["created_from", "created_to"], period);
+    let counted: List<Transaction> =
+        visit.list(&format!("/api/v1/transactions?wallet_id={id}&{created}&limit=1"), "transactions").await?;
+    if counted.total > MOST_CSV {
+        let problem = format!("The statement has {} movements. Choose a period with at most {MOST_CSV}.", counted.total);
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", &problem).into());
+    }
+    let statement = format!("/api/v1/wallets/{id}/statement?{}", encoded(["from", "to"], period));
+    let csv = visit.bytes(&statement, "text/csv").await?.into_bytes();
+    Ok(file(&format!("statement-{id}.csv"), "text/csv; charset=utf-8; header=present", csv))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_that_of_this_month_unless_a_day_is_chosen() {
+        let now: DateTime<Utc> = "2026-01-31T12:00:00Z".parse().unwrap();
+        assert_eq!(chosen(&Form::default(), now).only(&["from", "to"]), "from=2026-01-01&to=2026-01-31");
+        assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&["from", "to"]), "from=2025-05-05");
+    }
+
+    #[test]
+    fn a_period_has_the_names_of_its_operation() {
+        let period = period(&Form::parse(b"to=2026-01-31")).unwrap();
+        assert_eq!(encoded(["from", "to"], period), "to=2026-02-01T00%3A00%3A00Z");
+        assert_eq!(period[0], None);
+    }
+}

@@ -1,0 +1,55 @@
+//! A webhook as several pages show it.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::pages::parts::values::badge;
+use crate::pages::visit::Visit;
+use ledger_events::user::UserRole;
+
+/// Types of events that a webhook can subscribe to, with their occasions.
+pub const EVENTS: [(&str, &str); 5] = [
+    ("order.created", "An order is placed"),
+    ("order.pending", "Fulfilment starts"),
+    ("order.partially_delivered", "Some units are delivered"),
+    ("order.delivered", "All units are delivered"),
+    ("order.cancelled", "An order is cancelled"),
+];
+/// Path of the list that has all webhooks of an account.
+pub const ALL: &str = "/api/v1/webhooks?limit=100";
+
+/// A webhook, as `GET /api/v1/webhooks` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Webhook {
+    pub id: i64,
+    pub name: String,
+    pub url: String,
+    pub events: Vec<String>,
+    pub credential_id: Option<i64>,
+    pub is_active: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Webhook {
+    /// Renders whether the webhook receives events.
+    pub fn state(&self) -> Markup {
+        badge(if self.is_active { "active" } else { "inactive" })
+    }
+}
+
+/// Returns whether the user has at least this role.
+pub fn may(visit: &Visit, role: UserRole) -> bool {
+    visit.user().is_ok_and(|user| user.may(role))
+}
+
+/// Names a webhook. Links to its page, unless it is deleted.
+pub fn named(webhooks: &[Webhook], id: i64) -> Markup {
+    html! {
+        @match webhooks.iter().find(|webhook| webhook.id == id) {
+            Some(webhook) => a href={ "/portal/webhooks/" (id) } { (webhook.name) },
+            None => { "Webhook " (id) " (deleted)" },
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One webhook: its facts, its attempts by day, its latest deliveries, and its changes.
+
+use maud::{Markup, html};
+use poem::Response;
+use poem::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{KEY, body, inputs, linkable, signing};
+use crate::pages::call::{List, Refusal};
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::plot::{Series, bars};
+use crate::pages::parts::values::{copyable, facts, once, time};
+use crate::pages::parts::{layout, table};
+use crate::pages::portal::api_keys::ApiKey;
+use crate::pages::portal::deliveries;
+use crate::pages::portal::product::new_key;
+use crate::pages::portal::webhook::{Webhook, may};
+use crate::pages::shared::delivery::Delivery;
+use crate::pages::site::Site;
+use crate::pages::visit::{Visit, corrected};
+use ledger_events::user::UserRole;
+
+/// Number of deliveries on the page of a webhook.
+const LATEST: u64 = 10;
+
+/// Attempts of one day.
+#[derive(Debug, Deserialize)]
+struct Day {
+    day: String,
+    delivered: i64,
+    failed: i64,
+}
+
+/// Attempts by day, as `GET /api/v1/webhooks/:id/stats` returns them.
+#[derive(Debug, Deserialize)]
+struct Statistics {
+    days: Vec<Day>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rotated {
+    token: String,
+}
+
+/// A webhook with everything that its page shows.
+#[derive(Debug)]
+struct Shown {
+    webhook: Webhook,
+    statistics: Statistics,
+    deliveries: List<Delivery>,
+    keys: Vec<ApiKey>,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/portal/webhooks/:id", show)
+        .post("/portal/webhooks/:id", edit)
+        .post("/portal/webhooks/:id/test", test)
+        .post("/portal/webhooks/:id/switch", switch)
+        .post("/portal/webhooks/:id/rotate-token", rotate)
+        .get("/portal/webhooks/:id/delete", confirm)
+        .post("/portal/webhooks/:id/delete", delete)
+}
+
+async fn load(visit: &Visit, id: i64) -> Result<Shown, Refusal> {
+    let (webhook, statistics) = (format!("/api/v1/webhooks/{id}"), format!("/api/v1/webhooks/{id}/stats?days=30"));
+    let deliveries = format!("/api/v1/webhooks/deliveries?webhook_url_id={id}&limit={LATEST}");
+    let (webhook, statistics, deliveries, keys) =
+        futures::try_join!(visit.get(&webhook), visit.get(&statistics), visit.list(&deliveries, "deliveries"), linkable(visit),)?;
+    Ok(Shown { webhook, statistics, deliveries, keys })
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.user()?;
+    let shown = load(&visit, visit.id("id")?).await?;
+    Ok(page(&visit, &shown, None, None))
+}
+
+/// Shows the webhook again with the refusal of a change. `form` has the fields of a refused edit.
+async fn again(visit: &Visit, id: i64, form: Option<&Form>, refusal: Refusal) -> PageResult {
+    if !refusal.is_correctable() {
+        return Err(refusal.into());
+    }
+    let shown = load(visit, id).await?;
+    corrected(refusal, |refusal| layout::refused(page(visit, &shown, form, Some(refusal)), refusal))
+}
+
+async fn edit(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    let path = format!("/api/v1/webhooks/{id}");
+    let webhook: Webhook = visit.get(&path).await?;
+    let mut body = body(&visit.form, webhook.credential_id);
+    for name in ["name", "url"] {
+        // The API keeps a field that is left out, so an empty one is sent for it to refuse.
+        if visit.form.text(name).is_none() {
+            body[name] = "".into();
+        }
+    }
+    match visit.change::<Value>(Method::PUT, &path, &body).await {
+        Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}?done=changed"))),
+        Err(refusal) => again(&visit, id, Some(&visit.form), refusal).await,
+    }
+}
+
+/// Sends a test, and leads to its delivery.
+async fn test(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    match visit.change_once::<Value>(&format!("/api/v1/webhooks/{id}/test"), &key, &json!({})).await {
+        // The delivery has no page of its own before it is projected.
+        Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}?done=sent"))),
+        Err(refusal) => again(&visit, id, None, refusal).await,
+    }
+}
+
+async fn switch(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    let body = json!({"is_active": visit.form.value("to") == "on"});
+    match visit.change::<Value>(Method::PUT, &format!("/api/v1/webhooks/{id}"), &body).await {
+        Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}?done=changed"))),
+        Err(refusal) => again(&visit, id, None, refusal).await,
+    }
+}
+
+/// Replaces the token, and shows the new one. It is in this response alone, so no redirect follows.
+async fn rotate(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let rotated = match visit.change_once::<Rotated>(&format!("/api/v1/webhooks/{id}/rotate-token"), &key, &json!({})).await {
+        Ok(rotated) => rotated,
+        Err(refusal) => return again(&visit, id, None, refusal).await,
+    };
+    let body = html! {
+        p { "The new token signs every delivery from now on." }
+        (once(&[("Token", &rotated.token)]))
+        p { a.button href={ "/portal/webhooks/" (id) } { "To the webhook" } }
+    };
+    Ok(layout::page(&visit, "The webhook's new token", &body))
+}
+
+async fn confirm(visit: Visit) -> PageResult {
+    visit.user()?;
+    let webhook: Webhook = visit.get(&format!("/api/v1/webhooks/{}", visit.id("id")?)).await?;
+    let body = html! {
+        p { "“" (webhook.name) "” sends to " code { (webhook.url) } "." }
+        p { "After the deletion, it receives no events. Its pending deliveries fail. The history of its deliveries is kept." }
+        div.actions {
+            form method="post" action={ "/portal/webhooks/" (webhook.id) "/delete" } { button.danger { "Delete the webhook" } }
+            a.button.plain href={ "/portal/webhooks/" (webhook.id) } { "Keep it" }
+        }
+    };
+    Ok(layout::page(&visit, "Delete this webhook?", &body))
+}
+
+async fn delete(visit: Visit) -> PageResult {
+    visit.user()?;
+    let id = visit.id("id")?;
+    visit.change::<Value>(Method::DELETE, &format!("/api/v1/webhooks/{id}"), &json!({})).await?;
+    Ok(redirect("/portal/webhooks?done=deleted"))
+}
+
+fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refusal>) -> Response {
+    let Shown { webhook, statistics, deliveries, keys } = shown;
+    let stored = stored(webhook);
+    let fields = Filled { form: form.unwrap_or(&stored), refusal };
+    let body = html! {
+        (layout::problem(refusal))
+        (facts(&[
+            ("Status", webhook.state()),
+            ("URL", copyable(&webhook.url)),
+            ("Events", html! { (webhook.events.join(", ")) }),
+            ("Signed with", html! {
+                @match webhook.credential_id {
+                    Some(key) => { "the signing secret of " a href="/portal/api-keys" { "API key " (key) } },
+                    None => "a token of its own",
+                }
+            }),
+            ("Created", time(webhook.created_at)),
+            ("Changed", time(webhook.updated_at)),
+        ]))
+        @if may(visit, UserRole::Operator) {
+            (actions(webhook))
+            details.card open[form.is_some()] {
+                summary { "Edit this webhook" }
+                form method="post" action={ "/portal/webhooks/" (webhook.id) } {
+                    (inputs(&fields))
+                    (signing(&fields, keys, webhook.credential_id))
+                    button { "Save" }
+                }
+            }
+        } @else { p.quiet { "To change webhooks, you need the role operator or owner." } }
+        (question(webhook))
+        h2 { "Attempts" }
+        (attempts(&statistics.days))
+        h2 { "Latest deliveries" }
+        @if deliveries.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. Send a test.", None)) }
+        @else {
+            (deliveries::rows("Latest deliveries", &deliveries.items, std::slice::from_ref(webhook)))
+            p { a href={ "/portal/webhooks/deliveries?webhook_url_id=" (webhook.id) } { "All deliveries of this webhook" } }
+        }
+    };
+    layout::page(visit, &webhook.name, &body)
+}
+
+/// Returns the fields of a webhook as a form has them.
+fn stored(webhook: &Webhook) -> Form {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut pairs = vec![pair("name", &webhook.name), pair("url", &webhook.url)];
+    pairs.extend(webhook.events.iter().map(|event| pair("events", event)));
+    pairs.extend(webhook.credential_id.map(|key| pair("credential_id", &key.to_string())));
+    Form::from_pairs(pairs)
+}
+
+fn actions(webhook: &Webhook) -> Markup {
+    let action = |name: &str| format!("/portal/webhooks/{}/{name}", webhook.id);
+    html! {
+        div.actions {
+            @if webhook.is_active {
+                form method="post" action=(action("test")) {
+                    input type="hidden" name=(KEY) value=(new_key());
+                    button.plain { "Send a test" }
+                }
+            } @else {
+                form method="post" action=(action("switch")) {
+                    input type="hidden" name="to" value="on";
+                    button { "Switch on" }
+                }
+            }
+            a.button.plain href=(action("replays")) { "Deliver again what failed or was missed" }
+            a.button.plain href=(action("delete")) { "Delete" }
+        }
+        @if webhook.is_active {
+            details.card {
+                summary { "Switch off" }
+                p { "A webhook that is off receives no events, not even later. Its pending deliveries fail." }
+                form method="post" action=(action("switch")) {
+                    input type="hidden" name="to" value="off";
+                    button.danger { "Switch the webhook off" }
+                }
+            }
+        }
+        @if webhook.credential_id.is_none() {
+            details.card {
+                summary { "Rotate the token" }
+                p { "The new token signs every delivery from then on. The old one stops at once, so your endpoint must know the new one." }
+                form method="post" action=(action("rotate-token")) {
+                    input type="hidden" name=(KEY) value=(new_key());
+                    button.danger { "Replace the token" }
+                }
+            }
+        }
+    }
+}
+
+/// A form that asks for the explanation of an order's events.
+fn question(webhook: &Webhook) -> Markup {
+    let blank = Form::default();
+    let fields = Filled { form: &blank, refusal: None };
+    html! {
+        details.card {
+            summary { "Why did (didn't) I get this?" }
+            form method="get" action={ "/portal/webhooks/" (webhook.id) "/explanation" } {
+                (fields.input("order_id", "Order", "text", "Its number or its reference."))
+                button.plain { "Explain" }
+            }
+        }
+    }
+}
+
+fn attempts(days: &[Day]) -> Markup {
+    if days.iter().all(|day| day.delivered == 0 && day.failed == 0) {
+        return html! { p.quiet { "No attempts in the last 30 days." } };
+    }
+    // The year is the same for nearly all of them.
+    let labels: Vec<String> = days.iter().map(|day| day.day.get(5..).unwrap_or(&day.day).to_owned()).collect();
+    let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
+    bars("Attempts by day", "attempts", &labels, &[series("Delivered", |day| day.delivered), series("Failed", |day| day.failed)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn webhook(is_active: bool, credential_id: Option<i64>) -> Webhook {
+        let webhook = json!({"id": 6, "name": "<b>", "url": "https://shop.example", "events": ["order.created"],
+            "credential_id": credential_id, "is_active": is_active, "created_at": "2026-01-31T12:00:00Z",
+            "updated_at": "2026-01-31T12:00:00Z"});
+        serde_json::from_value(webhook).unwrap()
+    }
+
+    #[test]
+    fn an_edit_begins_with_the_stored_fields() {
+        let body = body(&stored(&webhook(true, Some(5))), Some(5));
+        assert_eq!(body, json!({"name": "<b>", "url": "https://shop.example", "events": ["order.created"]}));
+    }
+
+    #[test]
+    fn actions_follow_the_state() {
+        let (on, off) = (actions(&webhook(true, None)).0, actions(&webhook(false, Some(5))).0);
+        assert!(on.contains("Send a test") && on.contains("Replace the token") && !on.contains("Switch on"), "{on}");
+        assert!(off.contains("Switch on") && !off.contains("Send a test") && !off.contains("Replace the token"), "{off}");
+    }
+
+    #[test]
+    fn days_without_attempts_are_not_drawn() {
+        let day = |delivered| Day { day: "2026-01-31".to_owned(), delivered, failed: 0 };
+        assert!(!attempts(&[day(0)]).0.contains("<svg"));
+        assert!(attempts(&[day(0), day(2)]).0.contains("01-31"));
+    }
+}

@@ -1,0 +1,182 @@
+//! A delivery with its attempts, its headers and its payload.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::pages::parts::table;
+use crate::pages::parts::values::{badge, copyable, facts, time};
+
+/// Statuses of deliveries.
+pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
+/// Largest number of characters of a payload or a response on a page.
+const MOST_TEXT: usize = 12_000;
+
+/// A delivery, as a list of the API has it.
+#[derive(Debug, Deserialize)]
+pub struct Delivery {
+    pub id: i64,
+    pub event_type: String,
+    pub event_id: String,
+    pub order_id: i64,
+    pub webhook_url_id: i64,
+    pub status: String,
+    pub attempt_count: i16,
+    pub max_attempts: i16,
+    pub response_status: Option<i16>,
+    pub payload: Value,
+    pub created_at: DateTime<Utc>,
+    pub delivered_at: Option<DateTime<Utc>>,
+}
+
+/// A delivery with everything that the API shows of it.
+#[derive(Debug, Deserialize)]
+pub struct Detail {
+    #[serde(flatten)]
+    pub delivery: Delivery,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub response_body: Option<String>,
+    pub attempts: Vec<Attempt>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Attempt {
+    pub attempt: i16,
+    pub request_id: String,
+    pub started_at: DateTime<Utc>,
+    pub response_status: Option<i16>,
+    pub response_time_ms: Option<i32>,
+    pub error: Option<String>,
+}
+
+/// A table of deliveries. Each one leads to its page below `path`, and to its order below `orders`. `webhook` renders the link
+/// to its webhook.
+pub fn rows(
+    caption: &str,
+    deliveries: &[Delivery],
+    (path, orders): (&str, &str),
+    webhook: impl Fn(&Delivery) -> Markup,
+) -> Markup {
+    let columns = [
+        ("Delivery", false),
+        ("Created", false),
+        ("Event", false),
+        ("Order", false),
+        ("Webhook", false),
+        ("Attempts", true),
+        ("Response", true),
+        ("Status", false),
+    ];
+    let row = |delivery: &Delivery| {
+        vec![
+            html! { a href={ (path) "/" (delivery.id) } { "Delivery " (delivery.id) } },
+            time(delivery.created_at),
+            html! { (delivery.event_type) },
+            about(orders, delivery.order_id),
+            webhook(delivery),
+            html! { (delivery.attempt_count) " of " (delivery.max_attempts) },
+            number(delivery.response_status),
+            badge(&delivery.status),
+        ]
+    };
+    table::table(caption, &columns, &deliveries.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Links to the order of a delivery. A test has none. `orders` is the path of orders' pages.
+pub fn about(orders: &str, order_id: i64) -> Markup {
+    html! { @if order_id == 0 { "Test" } @else { a href={ (orders) "/" (order_id) } { "Order " (order_id) } } }
+}
+
+/// Renders a number that may be absent.
+pub fn number(value: Option<impl Into<i64>>) -> Markup {
+    html! { @match value { Some(value) => (value.into()), None => "–" } }
+}
+
+/// Shows the beginning of a text that can be long.
+pub fn excerpt(text: &str) -> Markup {
+    let end = text.char_indices().nth(MOST_TEXT).map(|(at, _)| at);
+    html! {
+        pre tabindex="0" { (&text[..end.unwrap_or(text.len())]) }
+        @if end.is_some() { p.quiet { "The page shows the first " (MOST_TEXT) " characters. The API has all of them." } }
+    }
+}
+
+/// A table of attempts.
+pub fn attempts(attempts: &[Attempt]) -> Markup {
+    let columns = [
+        ("Attempt", true),
+        ("Sent", false),
+        ("Response", true),
+        ("Duration, ms", true),
+        ("Outcome", false),
+        ("Request ID", false),
+    ];
+    let row = |attempt: &Attempt| {
+        let outcome = match (&attempt.error, attempt.response_status) {
+            (Some(error), _) => html! { (error) },
+            (None, Some(_)) => html! { "Delivered" },
+            (None, None) => html! { "In flight" },
+        };
+        vec![
+            html! { (attempt.attempt) },
+            time(attempt.started_at),
+            number(attempt.response_status),
+            number(attempt.response_time_ms),
+            outcome,
+            html! { code { (attempt.request_id) } },
+        ]
+    };
+    table::table("Attempts", &columns, &attempts.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Renders the headers of a delivery's attempts.
+pub fn headers(delivery: &Delivery, attempts: &[Attempt]) -> Markup {
+    let latest = attempts.last().map(|attempt| copyable(&attempt.request_id));
+    html! {
+        (facts(&[
+            ("X-Webhook-ID", html! { code { (delivery.webhook_url_id) } }),
+            ("X-Event-ID", copyable(&delivery.event_id)),
+            ("X-Event-Type", html! { code { (delivery.event_type) } }),
+            ("X-Request-ID of the latest attempt", latest.unwrap_or_else(|| html! { "–" })),
+        ]))
+        p.quiet { "X-Timestamp and X-Signature are new in each attempt. They are not kept." }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Builds a delivery as the API shows it.
+    pub fn detail(status: &str, attempts: i16) -> Detail {
+        let attempt = json!({"attempt": 1, "request_id": "r-1", "started_at": "2026-01-31T12:00:00Z", "response_status": 500,
+            "response_time_ms": 12, "error": "status <b>500"});
+        let detail = json!({"id": 11, "event_id": "e-1", "event_type": "order.created", "order_id": 42, "webhook_url_id": 6,
+            "status": status, "attempt_count": attempts, "max_attempts": 5, "response_status": 500, "response_time_ms": 12,
+            "payload": {"data": {"id": 42}}, "created_at": "2026-01-31T12:00:00Z", "delivered_at": null,
+            "next_attempt_at": null, "response_body": "no", "attempts": [attempt]});
+        serde_json::from_value(detail).unwrap()
+    }
+
+    #[test]
+    fn an_attempt_has_its_response() {
+        let markup = attempts(&detail("failed", 1).attempts).0;
+        assert!(markup.contains("status &lt;b&gt;500") && markup.contains("r-1"), "{markup}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let markup = excerpt(&"ä".repeat(MOST_TEXT + 1)).0;
+        assert!(markup.contains("first 12000 characters") && markup.matches('ä').count() == MOST_TEXT);
+        assert!(!excerpt("short").0.contains("characters"));
+    }
+
+    #[test]
+    fn a_test_has_no_order() {
+        assert_eq!(about("/orders", 0).0, "Test");
+        assert!(about("/orders", 5).0.contains("href=\"/orders/5\""));
+    }
+}

@@ -1,0 +1,6 @@
+//! Things that pages of clients and of operators show alike.
+
+pub mod delivery;
+pub mod order;
+pub mod story;
+pub mod transaction;

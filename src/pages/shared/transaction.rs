@@ -1,0 +1,101 @@
+//! A transaction: a movement of money in a wallet, and lists of them.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::table;
+use crate::pages::parts::values::{badge, money, time, words};
+
+const CATEGORIES: [&str; 6] = ["FUNDING", "ORDER", "ORDER_REFUND", "ADJUSTMENT", "PAYOUT", "PAYOUT_REFUND"];
+/// Filters of a list that are those of the API.
+pub const FILTERS: [&str; 4] = ["type", "category", "order_id", "reference"];
+
+/// A transaction, as the API returns it.
+#[derive(Debug, Deserialize)]
+pub struct Transaction {
+    pub id: i64,
+    pub wallet_id: i64,
+    #[serde(rename = "type")]
+    pub direction: String,
+    pub category: String,
+    pub amount: String,
+    pub balance_after: String,
+    pub currency: String,
+    pub order_id: Option<i64>,
+    pub reference: Option<String>,
+    pub description: String,
+    pub created_at: DateTime<Utc>,
+}
+
+impl Transaction {
+    /// Returns the amount with the sign of its effect on the wallet.
+    pub fn signed_amount(&self) -> String {
+        if self.direction == "DEBIT" { format!("-{}", self.amount) } else { self.amount.clone() }
+    }
+}
+
+/// The fields of the filters.
+pub fn choices(fields: &Filled<'_>) -> Markup {
+    let categories: Vec<(&str, String)> =
+        std::iter::once(("", "Any".to_owned())).chain(CATEGORIES.map(|category| (category, words(category)))).collect();
+    html! {
+        (fields.select("type", "Direction", &[("", "Any"), ("CREDIT", "Credit"), ("DEBIT", "Debit")], ""))
+        (fields.select("category", "Kind", &categories, ""))
+        (fields.input("order_id", "Order number", "search", ""))
+        (fields.input("reference", "Reference", "search", ""))
+        (fields.input("from", "From (UTC)", "date", ""))
+        (fields.input("to", "Until (UTC)", "date", ""))
+    }
+}
+
+/// A table of transactions. `number` and `cause` render a transaction's number and what it is due to, with their links.
+pub fn rows(
+    caption: &str,
+    transactions: &[Transaction],
+    number: impl Fn(&Transaction) -> Markup,
+    cause: impl Fn(&Transaction) -> Markup,
+) -> Markup {
+    let columns = [
+        ("Transaction", false),
+        ("Time", false),
+        ("Kind", false),
+        ("Description", false),
+        ("Cause", false),
+        ("Amount", true),
+        ("Balance", true),
+    ];
+    let row = |transaction: &Transaction| {
+        vec![
+            number(transaction),
+            time(transaction.created_at),
+            badge(&transaction.category),
+            html! { (transaction.description) },
+            cause(transaction),
+            money(&transaction.signed_amount(), &transaction.currency),
+            money(&transaction.balance_after, &transaction.currency),
+        ]
+    };
+    table::table(caption, &columns, &transactions.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_debit_is_negative() {
+        let transaction = |direction: &str| -> Transaction {
+            let fields = json!({
+                "id": 1, "wallet_id": 2, "type": direction, "category": "ORDER", "amount": "5.00", "balance_after": "1.00",
+                "currency": "EUR", "order_id": 3, "reference": null, "description": "", "created_at": "2026-01-31T12:00:00Z"
+            });
+            serde_json::from_value(fields).unwrap()
+        };
+        assert_eq!(transaction("DEBIT").signed_amount(), "-5.00");
+        assert_eq!(transaction("CREDIT").signed_amount(), "5.00");
+    }
+}

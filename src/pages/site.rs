@@ -1,0 +1,132 @@
+//! The routes of the pages, and the way from a request to a response.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use poem::http::{HeaderValue, Method, StatusCode, header};
+use poem::{EndpointExt, Request, Response, Route, RouteMethod, endpoint};
+
+use super::assets;
+use super::call::Refusal;
+use super::outcome::{PageResult, Stop, redirect};
+use super::parts::layout;
+use super::visit::Visit;
+use crate::api::{Inner, Pages};
+
+/// Policy of every page (CSP level 3): scripts, styles, images and forms of this service alone, and nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+    form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Collects the routes of the pages.
+pub struct Site {
+    api: Inner,
+    methods: BTreeMap<&'static str, Vec<Method>>,
+    routes: BTreeMap<&'static str, RouteMethod>,
+}
+
+impl Site {
+    pub fn new(api: Inner) -> Site {
+        Site { api, methods: BTreeMap::new(), routes: BTreeMap::new() }
+    }
+
+    /// Adds a page that is read.
+    #[must_use]
+    pub fn get<F, R>(self, path: &'static str, handler: F) -> Site
+    where
+        F: Fn(Visit) -> R + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
+    {
+        self.add(Method::GET, path, handler)
+    }
+
+    /// Adds the target of a form.
+    #[must_use]
+    pub fn post<F, R>(self, path: &'static str, handler: F) -> Site
+    where
+        F: Fn(Visit) -> R + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
+    {
+        self.add(Method::POST, path, handler)
+    }
+
+    fn add<F, R>(mut self, method: Method, path: &'static str, handler: F) -> Site
+    where
+        F: Fn(Visit) -> R + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
+    {
+        let (api, handler) = (self.api.clone(), Arc::new(handler));
+        let page = endpoint::make(move |request: Request| {
+            let (api, handler) = (api.clone(), handler.clone());
+            async move {
+                let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(ToOwned::to_owned));
+                let visit = match Visit::read(api, request).await {
+                    Ok(visit) => visit,
+                    Err(refusal) => return Ok::<_, poem::Error>(refused(&path, &refusal)),
+                };
+                Ok(protect(handler(visit).await.unwrap_or_else(|stop| stopped(&path, query.as_deref(), stop))))
+            }
+        })
+        .boxed();
+        let methods = self.routes.remove(path).unwrap_or_default();
+        let methods = if method == Method::GET { methods.get(page) } else { methods.method(method.clone(), page) };
+        self.routes.insert(path, methods);
+        self.methods.entry(path).or_default().push(method);
+        self
+    }
+
+    /// Builds the routes, with those of the assets.
+    pub fn finish(mut self) -> Pages {
+        for (path, asset) in assets::ALL {
+            self = self.get(path, move |_| std::future::ready(Ok(asset())));
+        }
+        let mut routes = Route::new();
+        for (path, methods) in self.routes {
+            routes = routes.at(path, methods);
+        }
+        let documented = |path: &str| {
+            let segment = |segment: &str| match segment.strip_prefix(':') {
+                Some(name) => format!("{{{name}}}"),
+                None => segment.to_owned(),
+            };
+            path.split('/').map(segment).collect::<Vec<_>>().join("/")
+        };
+        let methods = self.methods.into_iter().map(|(path, methods)| (documented(path), methods)).collect();
+        Pages { routes, methods, error_page: layout::error_page, enrolment: layout::ENROLMENT }
+    }
+}
+
+/// Renders the reason why a page stopped.
+fn stopped(path: &str, query: Option<&str>, stop: Stop) -> Response {
+    match stop {
+        Stop::Refused(refusal) => refused(path, &refusal),
+        Stop::NotFound => {
+            let refusal = Refusal::new(StatusCode::NOT_FOUND, "E_NOT_FOUND", "There is nothing at this address.");
+            refused(path, &refusal)
+        }
+        Stop::SignIn(login) => {
+            let here = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+            let to: String = url::form_urlencoded::Serializer::new(String::new()).append_pair("to", &here).finish();
+            redirect(&format!("{login}?{to}"))
+        }
+    }
+}
+
+fn refused(path: &str, refusal: &Refusal) -> Response {
+    let page = layout::error_page(path, refusal.status, &refusal.as_error());
+    let mut response = Response::builder().status(refusal.status).content_type("text/html; charset=utf-8").body(page);
+    if let Some(seconds) = refusal.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    protect(response)
+}
+
+/// Adds the headers that every response of a page has.
+fn protect(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    response
+}
