@@ -13,9 +13,9 @@ use ledger_events::ShardId;
 use crate::ledger::stock;
 use crate::ledger::texts::RESPONSE_KIND;
 use crate::reconciliation::statements;
-use crate::secrets::SIGNING_SECRET;
-use crate::secrets::master_keys::{self, KeyError, Known};
+use crate::secrets::master_keys::{self, KeyError, RegisteredKey};
 use crate::secrets::seal::{DATA_KEY, KeyId, Keyring, SealError};
+use crate::secrets::{CONSOLE_ENROLMENT, INVITATION_EMAIL, MAIL, SESSION_CLIENT, SIGNING_SECRET, TWO_FACTOR_SECRET};
 
 /// Values per step.
 const STEP: i64 = 500;
@@ -50,7 +50,26 @@ struct Column {
     bound_to: fn(&str, i64) -> (String, i64),
 }
 
-const COLUMNS: [Column; 6] = [
+/// Column `sealed` of a table whose rows one id identifies.
+macro_rules! sealed_by_id {
+    ($table:literal, $id:literal, $kind:expr) => {
+        Column {
+            table: $table,
+            count: concat!("SELECT substring(sealed FROM 1 FOR 4), count(*) FROM ", $table, " GROUP BY 1"),
+            page: concat!(
+                "SELECT 0::smallint, '', ", $id, ", sealed FROM ", $table, " WHERE (0::smallint, ", $id, ") > ($2, $4)
+                   AND $3::text IS NOT NULL AND substring(sealed FROM 1 FOR 4) <> $1 ORDER BY ", $id, " LIMIT $5 FOR UPDATE SKIP LOCKED"
+            ),
+            write: concat!(
+                "UPDATE ", $table, " t SET sealed = n.sealed
+                 FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::bytea[]) AS n (shard_id, part, id, sealed) WHERE t.", $id, " = n.id"
+            ),
+            bound_to: |_, id| ($kind.to_owned(), id),
+        }
+    };
+}
+
+const COLUMNS: [Column; 11] = [
     Column {
         table: "vault.data_keys",
         count: "SELECT substring(sealed FROM 1 FOR 4), count(*) FROM vault.data_keys GROUP BY 1",
@@ -96,6 +115,17 @@ const COLUMNS: [Column; 6] = [
         bound_to: |_, id| (SIGNING_SECRET.to_owned(), id),
     },
     Column {
+        table: "vault.console_sessions",
+        count: "SELECT substring(enrolment FROM 1 FOR 4), count(*) FROM vault.console_sessions WHERE enrolment IS NOT NULL GROUP BY 1",
+        page: "SELECT 0::smallint, '', id, enrolment FROM vault.console_sessions
+            WHERE (0::smallint, id) > ($2, $4) AND $3::text IS NOT NULL AND enrolment IS NOT NULL AND substring(enrolment FROM 1 FOR 4) <> $1
+            ORDER BY id LIMIT $5 FOR UPDATE SKIP LOCKED",
+        write: "UPDATE vault.console_sessions t SET enrolment = n.sealed
+            FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::bytea[]) AS n (shard_id, part, id, sealed)
+            WHERE t.id = n.id",
+        bound_to: |_, id| (CONSOLE_ENROLMENT.to_owned(), id),
+    },
+    Column {
         table: "vault.statement_lines",
         count: "SELECT substring(sealed FROM 1 FOR 4), count(*) FROM vault.statement_lines GROUP BY 1",
         page: "SELECT shard_id, fingerprint, line::bigint, sealed FROM vault.statement_lines
@@ -118,6 +148,10 @@ const COLUMNS: [Column; 6] = [
             WHERE t.shard_id = n.shard_id AND t.key_hash = decode(n.part, 'hex')",
         bound_to: |key_hash, _| (format!("{RESPONSE_KIND}.{key_hash}"), 0),
     },
+    sealed_by_id!("vault.two_factor", "user_id", TWO_FACTOR_SECRET),
+    sealed_by_id!("vault.session_details", "session_id", SESSION_CLIENT),
+    sealed_by_id!("vault.invitations", "id", INVITATION_EMAIL),
+    sealed_by_id!("vault.mails", "id", MAIL),
 ];
 
 /// Number of values sealed under each key, by table.
@@ -125,7 +159,7 @@ pub type Counts = BTreeMap<KeyId, BTreeMap<&'static str, i64>>;
 
 /// Progress of a rotation in one table: resealed values and their total.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct RotationProgress {
     pub table: &'static str,
     pub done: i64,
     pub total: i64,
@@ -154,12 +188,12 @@ pub async fn count(pool: &PgPool) -> Result<Counts, RotationError> {
 }
 
 /// Returns the keys known to the database, and the number of values sealed under each.
-pub async fn status(pool: &PgPool) -> Result<(Vec<Known>, Counts), RotationError> {
+pub async fn status(pool: &PgPool) -> Result<(Vec<RegisteredKey>, Counts), RotationError> {
     Ok((master_keys::load(pool).await?, count(pool).await?))
 }
 
 /// Makes the key file's first key current and reseals every value under it. Calls `told` after each committed step.
-pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(Step)) -> Result<Rotated, RotationError> {
+pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(RotationProgress)) -> Result<Rotated, RotationError> {
     master_keys::establish(pool, keyring).await?;
     let to = keyring.first().ok_or(KeyError::Seal(SealError::MasterKeys))?;
     let counts = count(pool).await?;
@@ -169,16 +203,16 @@ pub async fn rotate(pool: &PgPool, keyring: &Keyring, mut told: impl FnMut(Step)
         }
     }
     master_keys::make_current(pool, keyring, to).await?;
-    let mut totals: HashMap<&'static str, Step> = HashMap::new();
+    let mut totals: HashMap<&'static str, RotationProgress> = HashMap::new();
     for (_, tables) in counts.iter().filter(|(key, _)| **key != to) {
         for (table, count) in tables {
-            totals.entry(table).or_insert(Step { table, done: 0, total: 0 }).total += count;
+            totals.entry(table).or_insert(RotationProgress { table, done: 0, total: 0 }).total += count;
         }
     }
     let mut resealed = 0;
     loop {
         for column in &COLUMNS {
-            let mut step = totals.remove(column.table).unwrap_or(Step { table: column.table, done: 0, total: 0 });
+            let mut step = totals.remove(column.table).unwrap_or(RotationProgress { table: column.table, done: 0, total: 0 });
             let mut after = (ShardId::MIN, String::new(), 0); // ids are positive
             while let Some((last, done)) = reseal(pool, keyring, column, to, &after).await? {
                 after = last;

@@ -4,6 +4,7 @@ mod budget;
 pub mod database;
 mod descriptors;
 mod keys;
+mod mailing;
 mod purge;
 pub mod serving;
 
@@ -19,26 +20,28 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
 
-use crate::api::{ApiState, Lifecycle, Surface};
+use crate::access::open_id::{OpenId, OpenIdSettingsError};
+use crate::api::{ApiState, Surface};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::{Retention, RetentionSettings};
 use crate::delivery::worker::{Worker, WorkerSettings};
-use crate::fulfilment::Fulfilment;
+use crate::fulfilment::{Fulfilment, low_stock};
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
+use crate::mail;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
-use crate::transparency::memory::Memory;
 use crate::transparency::projector::TreeProjector;
 use crate::transparency::signer::Signer;
+use crate::transparency::signer_state::SignerState;
 use budget::{Budget, BudgetError};
 pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
-use serving::{ApiSettings, Connections, api_state};
+use serving::{Connections, Served, Urls, api_state};
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
 const STOP_TASKS: Duration = Duration::from_secs(40);
@@ -70,6 +73,8 @@ pub enum NodeError {
     Sender(#[from] SenderError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    OpenId(#[from] OpenIdSettingsError),
     #[error("cannot record the emergency sunset: {0}")]
     Sunset(WriteError),
     #[error("cannot {action}: {source}")]
@@ -126,13 +131,13 @@ impl Node {
         let work = connect::work(database.options());
         // Before anyone else can write, because a sandbox's log starts with its products.
         let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
-        if let Some(emergency) = config.emergency_sunset() {
+        if let Some(emergency) = config.lifecycle.emergency_sunset() {
             sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
         }
-        let Prepared { listeners, of_clients, sender, keyring, signing, token } = prepared;
+        let Prepared { listeners, of_clients, sender, keyring, signing, token, urls, open_id, mail } = prepared;
         let mut node = Node {
-            address: listeners.api.as_ref().and_then(|bound| bound.local_addr().ok()),
-            operator_address: listeners.operators.as_ref().and_then(|bound| bound.local_addr().ok()),
+            address: listeners.address(),
+            operator_address: listeners.operator_address(),
             ledger,
             database,
             servers: JoinSet::new(),
@@ -146,8 +151,10 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
+        node.start_mail(config, mail, &urls.public, &keyring);
         if !listeners.are_none() {
-            let settings = api_settings(config, node.address.unwrap_or(config.listen), token, public_log);
+            let stopping = node.no_requests.clone();
+            let settings = serving::settings(config, urls, open_id, token, public_log, stopping);
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
             node.serve(config, listeners, of_clients, &state);
         }
@@ -173,13 +180,13 @@ impl Node {
     fn start_log(
         &self,
         config: &Config,
-        signing: Option<(Arc<Signer>, Memory)>,
+        signing: Option<(Arc<Signer>, SignerState)>,
         public_log: &PublicLog,
         metrics: &Metrics,
     ) -> Result<(), NodeError> {
-        let Some((signer, memory)) = signing else { return Ok(()) };
+        let Some((signer, signer_state)) = signing else { return Ok(()) };
         let (ledger, options) = (&self.ledger, self.database.options());
-        let tree = TreeProjector::new(ledger, options, signer, keys::origin(config), memory, metrics.clone());
+        let tree = TreeProjector::new(ledger, options, signer, keys::origin(config), signer_state, metrics.clone());
         self.roles.spawn(tree.run(self.stop_roles.clone()));
         if let Some(witnesses) = keys::witnesses(config, ledger, public_log)? {
             let heartbeat = ledger.heartbeats().background("witnesses");
@@ -196,7 +203,7 @@ impl Node {
             let Some(listener) = listener else { continue };
             let connections = Connections { total, per_address: config.connections_per_address as usize };
             let stop = self.no_requests.clone();
-            self.servers.spawn(serving::serve(listener, surface, state.clone(), connections, stop));
+            self.servers.spawn(serving::serve(listener, Served::new(surface, config, state), state.clone(), connections, stop));
         }
     }
 
@@ -220,6 +227,8 @@ impl Node {
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
+            let (pool, heartbeat) = (ledger.maintenance().clone(), ledger.heartbeats().background("low stock"));
+            self.roles.spawn(low_stock::run(pool, ledger.shards().collect(), metrics.clone(), heartbeat, stop()));
             if let Some(sandbox) = sandbox {
                 self.roles.spawn(sandbox.run(stop()));
             }
@@ -343,6 +352,14 @@ impl Listeners {
         Ok(Listeners { api, operators })
     }
 
+    fn address(&self) -> Option<SocketAddr> {
+        self.api.as_ref().and_then(|bound| bound.local_addr().ok())
+    }
+
+    fn operator_address(&self) -> Option<SocketAddr> {
+        self.operators.as_ref().and_then(|bound| bound.local_addr().ok())
+    }
+
     fn are_none(&self) -> bool {
         self.api.is_none() && self.operators.is_none()
     }
@@ -355,8 +372,11 @@ struct Prepared {
     of_clients: usize,
     sender: Option<Sender>,
     keyring: Arc<Keyring>,
-    signing: Option<(Arc<Signer>, Memory)>,
+    signing: Option<(Arc<Signer>, SignerState)>,
     token: Option<Secret>,
+    urls: Urls,
+    open_id: Option<OpenId>,
+    mail: mail::Sender,
 }
 
 impl Prepared {
@@ -366,23 +386,15 @@ impl Prepared {
         let sender = config.roles.include(Role::Delivery).then(|| sender(config, to_receivers)).transpose()?;
         let keyring = keys::keyring(&config.master_key, &config.database.data_dir, database.is_embedded())?;
         let signing = match config.roles.include(Role::Projector) {
-            true => Some((keys::signer(config, database.is_embedded())?, keys::memory(config)?)),
+            true => Some((keys::signer(config, database.is_embedded())?, keys::signer_state(config)?)),
             false => None,
         };
         let token = config.operator_token.read_strong()?;
-        Ok(Prepared { listeners, of_clients, sender, keyring, signing, token })
-    }
-}
-
-fn api_settings(config: &Config, address: SocketAddr, operator_token: Option<Secret>, public_log: PublicLog) -> ApiSettings {
-    ApiSettings {
-        rate_limits: config.rate_limits,
-        lifecycle: Lifecycle::new(config.deprecation_date, config.sunset_date),
-        trusted_proxies: config.trusted_proxies.clone().into(),
-        public_url: config.public_url.clone().unwrap_or_else(|| format!("http://{address}")).into(),
-        is_sandbox: config.sandbox,
-        public_log,
-        operator_token,
+        let urls = Urls::new(config, listeners.address(), listeners.operator_address());
+        let open_id = config.console.open_id(&urls.console)?;
+        let open_id = open_id.map(|settings| OpenId::new(settings, keyring.clone())).transpose()?;
+        let mail = config.mail.sender(&config.database.data_dir)?;
+        Ok(Prepared { listeners, of_clients, sender, keyring, signing, token, urls, open_id, mail })
     }
 }
 

@@ -1,5 +1,10 @@
 //! `admin …`: calls the operator API.
 
+mod approvals;
+mod audit;
+mod lookups;
+mod operators;
+mod payouts;
 mod products;
 mod stock;
 mod users;
@@ -48,7 +53,7 @@ enum Admin {
     /// Set the discounts of an account
     #[command(subcommand)]
     Discount(Discount),
-    /// Load vouchers, and show the stock of a product
+    /// Load and void vouchers, and show the stock of a product
     #[command(subcommand)]
     Stock(stock::Stock),
     /// List, show, and cancel orders of any account
@@ -57,9 +62,20 @@ enum Admin {
     /// Manage IP addresses that are blocked after too many logins
     #[command(subcommand)]
     IpBlock(IpBlock),
+    /// List and decide movements of money that wait for a second operator
+    #[command(subcommand)]
+    Approval(approvals::Approval),
     /// List and settle payouts of any account
     #[command(subcommand)]
-    Payout(Payout),
+    Payout(payouts::Payout),
+    /// Show a webhook or a delivery of any account
+    #[command(flatten)]
+    Lookup(lookups::Lookup),
+    /// Manage operators, the people who sign in to the console
+    #[command(subcommand)]
+    Operator(operators::Operator),
+    /// Show who did what
+    Audit(audit::AuditArgs),
     /// Manage operator tokens; connects to the database instead of the service
     Token(TokenArgs),
 }
@@ -73,6 +89,14 @@ enum Account {
     },
     /// List accounts
     List(PageArgs),
+    /// Show an account, or a list of what it has
+    Show {
+        /// Account id
+        account: i64,
+        /// List to show instead of the account
+        #[arg(value_enum)]
+        what: Option<lookups::OfAccount>,
+    },
     /// Suspend an account: it can read everything and change nothing
     Suspend {
         /// Account id
@@ -93,6 +117,8 @@ enum Credential {
         account: i64,
         /// Name of the API key, to recognise it in lists
         name: String,
+        #[command(flatten)]
+        restrictions: Restrictions,
     },
     /// Require signed requests, or make signatures optional; a newly generated signing secret is shown only once
     Hmac {
@@ -107,6 +133,19 @@ enum Credential {
         /// Credential id
         credential: i64,
     },
+}
+
+#[derive(Args, Debug)]
+struct Restrictions {
+    /// Scopes of the key, comma-separated: read, orders, webhooks, payouts [default: all]
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
+    scopes: Vec<String>,
+    /// Time from which on the key is refused, for example 2027-01-31T12:00:00Z [default: never]
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// Networks that the key may be used from, comma-separated [default: any]
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    networks: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,6 +186,13 @@ enum Wallet {
         amount: String,
         /// Reason for the correction, for the record
         reason: String,
+    },
+    /// List the transactions of a wallet
+    Transactions {
+        /// Wallet id
+        wallet: i64,
+        #[command(flatten)]
+        page: PageArgs,
     },
 }
 
@@ -208,35 +254,12 @@ enum Order {
 
 #[derive(Subcommand, Debug)]
 enum IpBlock {
+    /// List the IP addresses that are blocked now
+    List(PageArgs),
     /// Unblock an IP address before its block ends
     Lift {
         /// IP address
         ip: std::net::IpAddr,
-    },
-}
-
-#[derive(Subcommand, Debug)]
-enum Payout {
-    /// List the payouts of all accounts
-    List {
-        #[command(flatten)]
-        page: PageArgs,
-        /// List only payouts in this status: PENDING, PAID, FAILED or CANCELLED
-        #[arg(long)]
-        status: Option<String>,
-    },
-    /// Record that the money has been sent
-    Paid {
-        /// Payout id
-        payout: i64,
-    },
-    /// Record that the money could not be sent; it returns to the wallet
-    Failed {
-        /// Payout id
-        payout: i64,
-        /// Reason for the failure, for the record
-        #[arg(long)]
-        reason: Option<String>,
     },
 }
 
@@ -262,6 +285,8 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         }
         Admin::Account(account) => account_operation(account),
         Admin::User(user) => users::operation(user)?,
+        Admin::Operator(operator) => operators::operation(operator)?,
+        Admin::Audit(audit) => audit::operation(audit),
         Admin::Credential(credential) => credential_operation(credential),
         Admin::Wallet(wallet) => wallet_operation(wallet),
         Admin::Category(Category::Create { name, parent }) => {
@@ -280,13 +305,16 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
                 ("category_id", category.map(Value::from)),
             ]),
         ),
+        Admin::IpBlock(IpBlock::List(page)) => list("/ip-blocks", &page),
         Admin::IpBlock(IpBlock::Lift { ip }) => (Method::DELETE, format!("/admin/v1/ip-blocks/{ip}"), None),
         Admin::Order(Order::List(page)) => list("/orders", &page),
-        Admin::Order(Order::Show { order }) => (Method::GET, format!("/admin/v1/orders/{order}"), None),
+        Admin::Order(Order::Show { order }) => get(&format!("/orders/{order}")),
         Admin::Order(Order::Cancel { order, reason }) => {
             post(&format!("/orders/{order}/cancel"), filled([("reason", reason.map(Value::from))]))
         }
-        Admin::Payout(payout) => payout_operation(payout),
+        Admin::Payout(payout) => payouts::operation(payout),
+        Admin::Lookup(lookup) => lookups::operation(lookup),
+        Admin::Approval(approval) => approvals::operation(approval),
     };
     ask(&client(&args.url, &args.operator_token)?, operation, output).await
 }
@@ -312,6 +340,10 @@ fn put(path: &str, body: Value) -> Operation {
     (Method::PUT, format!("/admin/v1{path}"), Some(body))
 }
 
+fn get(path: &str) -> Operation {
+    (Method::GET, format!("/admin/v1{path}"), None)
+}
+
 fn list(path: &str, page: &PageArgs) -> Operation {
     (Method::GET, format!("/admin/v1{path}?page={}&limit={}", page.page, page.limit), None)
 }
@@ -326,6 +358,7 @@ fn account_operation(account: Account) -> Operation {
     match account {
         Account::Create { name } => post("/accounts", json!({"name": name})),
         Account::List(page) => list("/accounts", &page),
+        Account::Show { account, what } => lookups::of_account(account, what),
         Account::Suspend { account } => status(account, "SUSPENDED"),
         Account::Activate { account } => status(account, "ACTIVE"),
     }
@@ -333,7 +366,17 @@ fn account_operation(account: Account) -> Operation {
 
 fn credential_operation(credential: Credential) -> Operation {
     match credential {
-        Credential::Issue { account, name } => post(&format!("/accounts/{account}/credentials"), json!({"name": name})),
+        Credential::Issue { account, name, restrictions } => {
+            let Restrictions { scopes, expires_at, networks } = restrictions;
+            let listed = |values: Vec<String>| (!values.is_empty()).then(|| json!(values));
+            let body = filled([
+                ("name", Some(json!(name))),
+                ("scopes", listed(scopes)),
+                ("expires_at", expires_at.map(Value::from)),
+                ("allowed_networks", listed(networks)),
+            ]);
+            post(&format!("/accounts/{account}/credentials"), body)
+        }
         Credential::Hmac { credential, signatures } => {
             let is_required = signatures == Signatures::Required;
             put(&format!("/credentials/{credential}"), json!({"hmac_required": is_required}))
@@ -356,24 +399,6 @@ fn wallet_operation(wallet: Wallet) -> Operation {
             };
             post(&format!("/wallets/{wallet}/adjust"), json!({"type": direction, "amount": amount, "reason": reason}))
         }
-    }
-}
-
-fn payout_operation(payout: Payout) -> Operation {
-    let settle = |payout: i64, status: &str, reason: Option<String>| {
-        let body = filled([("status", Some(json!(status))), ("failure_reason", reason.map(Value::from))]);
-        put(&format!("/payouts/{payout}"), body)
-    };
-    match payout {
-        Payout::List { page, status } => {
-            let (method, mut path, body) = list("/payouts", &page);
-            if let Some(status) = status {
-                let status: String = url::form_urlencoded::byte_serialize(status.as_bytes()).collect();
-                path.push_str(&format!("&status={status}"));
-            }
-            (method, path, body)
-        }
-        Payout::Paid { payout } => settle(payout, "PAID", None),
-        Payout::Failed { payout, reason } => settle(payout, "FAILED", reason),
+        Wallet::Transactions { wallet, page } => list(&format!("/wallets/{wallet}/transactions"), &page),
     }
 }

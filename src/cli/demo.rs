@@ -4,6 +4,7 @@
 mod printer;
 mod stage;
 mod statement;
+mod story;
 mod tour;
 
 use std::net::SocketAddr;
@@ -55,8 +56,9 @@ pub async fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
         status = signals.next() => return Ok(ExitCode::from(status)),
     };
     let tour = async {
-        let account = tour::tell(&mut stage, &mut printer).await?;
+        let account = tour::run(&mut stage, &mut printer).await?;
         if !args.exit {
+            story::tell(&account, &mut stage, &mut printer).await?;
             account.invite(&stage, &mut printer)?;
             stage.follow(&printer).await?;
         }
@@ -65,7 +67,7 @@ pub async fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let outcome = tokio::select! {
         outcome = tour => outcome,
         // Only a signal during the tour is a failure. After the tour, it is how the user ends the demo.
-        status = signals.next() => Ok(if printer.is_told() { ExitCode::SUCCESS } else { ExitCode::from(status) }),
+        status = signals.next() => Ok(if printer.is_finished() { ExitCode::SUCCESS } else { ExitCode::from(status) }),
     };
     let stopped = stage.stop(&mut signals).await;
     let status = outcome?;

@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use ledger_database::Connector;
+use ledger_events::{AccountId, BeneficiaryId, OrderId, StatementId, UserId};
 use serde_json::{Value, json};
 
 use super::output::{Output, with_progress};
@@ -78,11 +79,11 @@ pub async fn run(args: EraseArgs, output: &Output) -> anyhow::Result<()> {
 
 async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
     let (subject, one) = match &args.what {
-        What::Beneficiary(one) => (Subject::Beneficiary(one.id), one),
-        What::Order(one) => (Subject::Order(one.id), one),
-        What::Account(one) => (Subject::Account(one.id), one),
-        What::User(one) => (Subject::User(one.id), one),
-        What::Statement { one, line } => (Subject::Statement { id: one.id, line: *line }, one),
+        What::Beneficiary(one) => (Subject::Beneficiary(BeneficiaryId(one.id)), one),
+        What::Order(one) => (Subject::Order(OrderId(one.id)), one),
+        What::Account(one) => (Subject::Account(AccountId(one.id)), one),
+        What::User(one) => (Subject::User(UserId(one.id)), one),
+        What::Statement { one, line } => (Subject::Statement { id: StatementId(one.id), line: *line }, one),
         What::Finish => {
             let orphans = with_progress("looking for lines without a statement", orphans::delete(database.migrating())).await?;
             let wiped = with_progress("rewriting tables", wipe::wipe(database.migrating())).await?;

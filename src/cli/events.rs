@@ -148,7 +148,7 @@ fn as_json(event: &Stored) -> Value {
 }
 
 /// Payload fields that [`summary`] shows, in this order.
-const TELLING: [&str; 19] = [
+const SUMMARY_FIELDS: [&str; 19] = [
     "name",
     "product_name",
     "key_prefix",
@@ -175,7 +175,7 @@ pub fn summary(event: &Stored) -> String {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     // The fields of a product are nested in `details`.
     let field = |name: &str| data.get(name).or_else(|| data.get("details")?.get(name)).filter(|value| !value.is_null());
-    let told = TELLING.iter().filter_map(|name| {
+    let fields = SUMMARY_FIELDS.iter().filter_map(|name| {
         let value = field(name)?;
         Some(match value.as_array() {
             Some(items) if items.len() == 1 => format!("1 {}", name.trim_end_matches('s')),
@@ -184,7 +184,7 @@ pub fn summary(event: &Stored) -> String {
             None => format!("{} {}", name.replace('_', " "), shown(value)),
         })
     });
-    told.collect::<Vec<_>>().join("  ")
+    fields.collect::<Vec<_>>().join("  ")
 }
 
 /// Formats an event as one line: position, time, stream, type, and [`summary`].

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::output::{Output, progress_bar, with_progress};
 use crate::config::{DatabaseSettings, MasterKeySettings};
-use crate::key_rotation::{self, Step};
+use crate::key_rotation::{self, RotationProgress};
 use crate::ledger::connect;
 use crate::node::{self, Database};
 use crate::secrets::master_keys;
@@ -53,7 +53,7 @@ async fn on(args: &KeysArgs, database: &Database, output: &Output) -> anyhow::Re
     match args.what {
         Keys::Rotate => {
             let bar = std::io::stderr().is_terminal().then(|| progress_bar(0));
-            let told = |Step { table, done, total }: Step| {
+            let told = |RotationProgress { table, done, total }: RotationProgress| {
                 if output.json {
                     // A closed stdout must not stop the rotation.
                     _ = output.json_line(&json!({"table": table, "resealed": done, "of": total}));

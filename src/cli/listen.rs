@@ -134,8 +134,8 @@ fn print(received: &Received, secret: Option<&Secret>, output: &Output) -> std::
     let id = escape::value(received.event_id().unwrap_or("no event id"));
     output.line(format!("{}  {:<26}  {id}  {signature}", at.format("%H:%M:%S%.3f").dimmed(), event_type.cyan()))?;
     let data = body.as_ref().and_then(|body| body.get("data"));
-    let told = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];
-    let told =
-        told.iter().filter_map(|name| Some(format!("{} {}", name.replace('_', " "), super::output::shown(data?.get(*name)?))));
-    output.line(format!("              {}", told.collect::<Vec<_>>().join("  ").replacen("id ", "order ", 1).dimmed()))
+    let names = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];
+    let fields =
+        names.iter().filter_map(|name| Some(format!("{} {}", name.replace('_', " "), super::output::shown(data?.get(*name)?))));
+    output.line(format!("              {}", fields.collect::<Vec<_>>().join("  ").replacen("id ", "order ", 1).dimmed()))
 }

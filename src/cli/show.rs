@@ -4,8 +4,9 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 use ledger_database::PgPool;
+use ledger_events::replay::NO_REPLAY;
 use ledger_events::wallet::Direction;
-use ledger_events::{Position, ShardId};
+use ledger_events::{OrderId, Position, ShardId, WalletId};
 use ledger_projections::deliveries::Attempt;
 use ledger_projections::wallets;
 use owo_colors::OwoColorize;
@@ -58,8 +59,8 @@ pub async fn run(args: ShowArgs, output: &Output) -> anyhow::Result<()> {
 
 async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Output) -> anyhow::Result<()> {
     let (name, shard) = match args.what {
-        Thing::Order => ("order", history::shard_of_order(pool, args.id).await),
-        Thing::Wallet => ("wallet", history::shard_of_wallet(pool, args.id).await),
+        Thing::Order => ("order", history::shard_of_order(pool, OrderId(args.id)).await),
+        Thing::Wallet => ("wallet", history::shard_of_wallet(pool, WalletId(args.id)).await),
     };
     let shard = shard.context("cannot read the ledger")?.with_context(|| format!("there is no {name} {}", args.id))?;
     let at = match args.as_of {
@@ -70,21 +71,21 @@ async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Outp
     match args.what {
         Thing::Wallet => {
             let wallet = match at {
-                Some(at) => history::wallet_at(pool, shard, args.id, at).await?,
-                None => wallets::find(pool, shard, args.id).await?,
+                Some(at) => history::wallet_at(pool, shard, WalletId(args.id), at).await?,
+                None => wallets::find(pool, shard, WalletId(args.id)).await?,
             };
             let wallet = wallet.with_context(not_yet)?;
             Ok(output.facts(&serde_json::to_value(AnyWallet::of(wallet, at))?)?)
         }
         Thing::Order => {
             let keyring = keyring(args, database)?;
-            let story = find(pool, keyring.as_deref(), shard, args.id, at).await?.with_context(not_yet)?;
+            let timeline = find(pool, keyring.as_deref(), shard, args.id, at).await?.with_context(not_yet)?;
             match output.json {
                 true => {
-                    let order = AnyOrder::of(story.order.clone(), at, &story.texts);
-                    output.facts(&json!({"order": order, "history": OrderHistory::of(story, at)}))?;
+                    let order = AnyOrder::of(timeline.order.clone(), at, &timeline.texts);
+                    output.facts(&json!({"order": order, "history": OrderHistory::of(timeline, at)}))?;
                 }
-                false => tell(&story, shard, at, output)?,
+                false => print(&timeline, shard, at, output)?,
             }
             Ok(())
         }
@@ -98,7 +99,7 @@ async fn find(
     id: i64,
     at: Option<Position>,
 ) -> anyhow::Result<Option<Timeline>> {
-    Ok(with_progress("reading the log", timeline::of_order(pool, keyring, shard, id, at)).await?)
+    Ok(with_progress("reading the log", timeline::of_order(pool, keyring, shard, OrderId(id), at)).await?)
 }
 
 /// Loads the master key, if there is one. Without it, texts that people wrote stay sealed; everything else is shown.
@@ -110,8 +111,8 @@ fn keyring(args: &ShowArgs, database: &Database) -> anyhow::Result<Option<std::s
     Ok(Some(node::keyring(&args.master_key, &args.database.data_dir, database.is_embedded())?))
 }
 
-fn tell(story: &Timeline, shard: ShardId, at: Option<Position>, output: &Output) -> std::io::Result<()> {
-    let (order, placed) = (&story.order, &story.order.placed);
+fn print(timeline: &Timeline, shard: ShardId, at: Option<Position>, output: &Output) -> std::io::Result<()> {
+    let (order, placed) = (&timeline.order, &timeline.order.placed);
     let status = if order.sub_status.is_empty() {
         order.status.as_str().to_owned()
     } else {
@@ -138,7 +139,7 @@ fn tell(story: &Timeline, shard: ShardId, at: Option<Position>, output: &Output)
     ))?;
     let facts = [
         ("client_reference", placed.client_reference.clone()),
-        ("metadata", story.texts.get(&(METADATA, order.id)).map(|text| text.expose().to_owned())),
+        ("metadata", timeline.texts.get(&(METADATA, order.id.0)).map(|text| text.expose().to_owned())),
         ("as of", at.map(|at| format!("position {at}; deliveries as they are now"))),
     ];
     for (name, value) in facts {
@@ -146,55 +147,55 @@ fn tell(story: &Timeline, shard: ShardId, at: Option<Position>, output: &Output)
             output.line(format!("{}  {}", name.dimmed(), escape::value(&value)))?;
         }
     }
-    for chapter in &story.chapters {
+    for entry in &timeline.entries {
         output.line("")?;
-        tell_chapter(chapter, output)?;
+        print_entry(entry, output)?;
     }
-    if story.left_out > 0 {
+    if timeline.left_out > 0 {
         let all = format!("rewards-ledger events export --shard {shard} --stream order/{} --type VouchersRevealed", order.id);
-        output.line(format!("\n{} more reads of its voucher codes are not shown; list them with: {all}", story.left_out))?;
+        output.line(format!("\n{} more reads of its voucher codes are not shown; list them with: {all}", timeline.left_out))?;
     }
     Ok(())
 }
 
-fn tell_chapter(chapter: &TimelineEntry, output: &Output) -> std::io::Result<()> {
-    let moment = &chapter.recorded.moment;
-    output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), escape::value(&chapter.description).bold()))?;
-    let (who, request) = (named(&chapter.actor), &chapter.recorded.metadata.request_id);
+fn print_entry(entry: &TimelineEntry, output: &Output) -> std::io::Result<()> {
+    let moment = &entry.recorded.moment;
+    output.line(format!("{}  {}", time(moment.recorded_at).dimmed(), escape::value(&entry.description).bold()))?;
+    let (who, request) = (named(&entry.actor), &entry.recorded.metadata.request_id);
     output.line(format!("  by {who}, request {}, position {}", escape::value(request), moment.position).dimmed())?;
-    if let Some(reason) = &chapter.reason {
+    if let Some(reason) = &entry.reason {
         output.line(format!("  reason: {}", escape::value(reason.expose())))?;
     }
-    if let Some(movement) = &chapter.movement {
+    if let Some(movement) = &entry.movement {
         let sign = if movement.direction == Direction::Credit { '+' } else { '−' };
         output.line(format!(
             "  wallet {}: {sign}{} {}, balance {} (transaction {})",
             movement.wallet_id, movement.amount, movement.currency, movement.balance_after, movement.id
         ))?;
     }
-    for telling in &chapter.deliveries {
-        tell_delivery(telling, output)?;
+    for delivery in &entry.deliveries {
+        print_delivery(delivery, output)?;
     }
     Ok(())
 }
 
-fn tell_delivery(telling: &TimelineDelivery, output: &Output) -> std::io::Result<()> {
-    let told = &telling.told;
-    let webhook = match &telling.webhook_name {
-        Some(name) => format!("webhook {} ({})", told.webhook_id, escape::value(name.expose())),
-        None => format!("webhook {}", told.webhook_id),
+fn print_delivery(delivery: &TimelineDelivery, output: &Output) -> std::io::Result<()> {
+    let history = &delivery.delivery;
+    let webhook = match &delivery.webhook_name {
+        Some(name) => format!("webhook {} ({})", history.webhook_id, escape::value(name.expose())),
+        None => format!("webhook {}", history.webhook_id),
     };
-    let by = if told.replay_id > 0 { format!(" by replay {}", told.replay_id) } else { String::new() };
-    let next = told.next_attempt_at.map(|at| format!(", next attempt {}", time(at))).unwrap_or_default();
-    let status = match told.status.as_str() {
-        "pending" => told.status.yellow().to_string(),
+    let by = if history.replay_id != NO_REPLAY { format!(" by replay {}", history.replay_id) } else { String::new() };
+    let next = history.next_attempt_at.map(|at| format!(", next attempt {}", time(at))).unwrap_or_default();
+    let status = match history.status.as_str() {
+        "pending" => history.status.yellow().to_string(),
         status => by_outcome(status == "delivered", status),
     };
-    output.line(format!("  {} → {webhook}{by}: {status}{next}", told.event_type.cyan()))?;
-    for attempt in &told.attempts {
+    output.line(format!("  {} → {webhook}{by}: {status}{next}", history.event_type.cyan()))?;
+    for attempt in &history.attempts {
         output.line(format!("    {}  attempt {}: {}", time(attempt.started_at).dimmed(), attempt.attempt, came_of(attempt)))?;
     }
-    for (at, who) in &telling.retries {
+    for (at, who) in &delivery.retries {
         output.line(format!("    {}  retry requested by {}", time(*at).dimmed(), named(who)))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `admin token`: manages operator tokens directly in the database, because the API cannot issue the first one. Each change
+//! `admin token`: manages operator tokens directly in the database, because nobody can ask the API for the first one. Each change
 //! is an event, as everywhere else.
 
 use anyhow::bail;

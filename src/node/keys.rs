@@ -13,14 +13,14 @@ use crate::config::{Config, ConfigError, MasterKeySettings, read_private};
 use crate::ledger::Ledger;
 use crate::secrets::seal::{Keyring, SEALED};
 use crate::transparency::PublicLog;
-use crate::transparency::memory::Memory;
 use crate::transparency::signer::{Origin, Signer};
+use crate::transparency::signer_state::SignerState;
 use crate::transparency::witness::WitnessCaller;
 
 /// Files of the keys that are created with the embedded server, in its data directory.
 const MASTER_KEY_FILE: &str = "master.key";
 const LOG_KEY_FILE: &str = "log.key";
-/// Default file of the signer's memory, in the data directory.
+/// Default file of the signer's state, in the data directory.
 const LOG_STATE_FILE: &str = "log-state.json";
 /// Base of the log's origin if the service has no public URL.
 const LOCAL_ORIGIN: &str = "localhost/log";
@@ -82,10 +82,10 @@ pub fn signer(config: &Config, is_embedded: bool) -> Result<Arc<Signer>, NodeErr
     signer.map(Arc::new).map_err(|error| ConfigError(format!("{name}: {}: {error}", path.display())).into())
 }
 
-/// Opens the signer's memory of signed checkpoints.
-pub fn memory(config: &Config) -> Result<Memory, NodeError> {
+/// Opens the signer's state: the signed checkpoints.
+pub fn signer_state(config: &Config) -> Result<SignerState, NodeError> {
     let path = config.log_state_file.clone().unwrap_or_else(|| config.database.data_dir.join(LOG_STATE_FILE));
-    Memory::open(&path).map_err(|error| ConfigError(format!("--log-state-file (LEDGER_LOG_STATE_FILE): {error}")).into())
+    SignerState::open(&path).map_err(|error| ConfigError(format!("--log-state-file (LEDGER_LOG_STATE_FILE): {error}")).into())
 }
 
 /// Returns the origin of the service's logs: the configured one, or else the public URL without its scheme.
@@ -160,7 +160,7 @@ mod tests {
         let file = directory.path().join("log.key");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(signer(&config, false).is_err(), "no key is created for an external database");
-        memory(&config).unwrap();
+        signer_state(&config).unwrap();
         assert!(directory.path().join("log-state.lock").exists());
     }
 

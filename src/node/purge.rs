@@ -6,7 +6,8 @@ use ledger_database::PgPool;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::sessions;
+use crate::access::{console, one_time_tokens, sessions};
+use crate::delivery::days;
 use crate::heartbeat::Heartbeat;
 use crate::ledger::Ledger;
 use crate::ledger::expiry::{self, KeyWalk};
@@ -16,8 +17,8 @@ const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Number of purges in which the purge scans all idempotency keys once. That takes 16 hours.
 const PURGES_A_WALK: i64 = 100;
 
-/// Deletes old idempotency keys and sessions, and expired rate limit windows and IP blocks. It runs every ten minutes, in
-/// small batches. All nodes may do this at the same time.
+/// Deletes old idempotency keys, sessions and delivery days, and expired one-time tokens, mails, rate limit windows and IP
+/// blocks. It runs every ten minutes, in small batches. All nodes may do this at the same time.
 pub async fn run(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -31,7 +32,10 @@ pub async fn run(ledger: Ledger, stop: CancellationToken) {
         let pool = ledger.maintenance();
         purge_all(&stop, &heartbeat, "rate limit windows", || expiry::purge_rate_windows(pool)).await;
         purge_all(&stop, &heartbeat, "sessions", || sessions::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "console sessions", || console::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "one-time tokens and mails", || one_time_tokens::purge(pool)).await;
         purge_all(&stop, &heartbeat, "blocks", || expiry::purge_ip_blocks(pool)).await;
+        purge_all(&stop, &heartbeat, "delivery days", || days::purge(pool)).await;
         purge_keys(&stop, &heartbeat, &mut keys, pool).await;
     }
 }

@@ -1,19 +1,25 @@
 //! The API part of a node: its state, and the listeners that serve it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use ledger_events::approval::ApprovalLimits;
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::open_id::OpenId;
 use crate::access::rate_limits::RateLimits;
-use crate::access::{Gate, Operators, Sessions};
+use crate::access::{Console, Gate, Operators, Sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
+use crate::config::Config;
 use crate::http;
+use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{Ledger, connect};
+use crate::pages::{self, PageSettings};
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
@@ -27,10 +33,60 @@ pub struct ApiSettings {
     pub trusted_proxies: Arc<[IpNet]>,
     /// Base URL at which clients reach the service, without a trailing slash.
     pub public_url: Arc<str>,
+    /// Base URL at which operators reach the console, without a trailing slash.
+    pub console_url: Arc<str>,
+    /// Sign-in of operators' users through OpenID Connect, if it is configured.
+    pub open_id: Option<OpenId>,
     pub is_sandbox: bool,
     pub public_log: PublicLog,
+    /// Amounts above which a second operator must approve.
+    pub approval_limits: ApprovalLimits,
     /// Token of the operator that the configuration names, if it names one.
     pub operator_token: Option<Secret>,
+    /// Cancelled when the node stops: requests that wait for events are answered then.
+    pub stopping: CancellationToken,
+}
+
+/// Base URLs of the service, without a trailing slash.
+#[derive(Debug)]
+pub struct Urls {
+    pub public: String,
+    pub console: String,
+}
+
+impl Urls {
+    /// Returns the configured URLs, or those of the bound addresses.
+    pub fn new(config: &Config, address: Option<SocketAddr>, operator_address: Option<SocketAddr>) -> Urls {
+        let address = address.unwrap_or(config.listen);
+        let public = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        let of_operators = || operator_address.map(|address| format!("http://{address}"));
+        let console = config.console.console_url.clone().or_else(of_operators).unwrap_or_else(|| public.clone());
+        Urls { public, console }
+    }
+}
+
+/// Collects the settings of the API part from the configuration.
+pub fn settings(
+    config: &Config,
+    urls: Urls,
+    open_id: Option<OpenId>,
+    operator_token: Option<Secret>,
+    public_log: PublicLog,
+    stopping: CancellationToken,
+) -> ApiSettings {
+    ApiSettings {
+        rate_limits: config.rate_limits,
+        lifecycle: Lifecycle::new(config.lifecycle.deprecation_date, config.lifecycle.sunset_date),
+        trusted_proxies: config.trusted_proxies.clone().into(),
+        public_url: urls.public.into(),
+        console_url: urls.console.into(),
+        open_id,
+        is_sandbox: config.sandbox,
+        public_log,
+        approval_limits: config.approval_above.clone().unwrap_or_default(),
+        operator_token,
+        stopping,
+    }
 }
 
 /// Builds the state of the API. Starts the tasks of its gate and its sessions, which end when the last handle is dropped.
@@ -42,25 +98,50 @@ pub fn api_state(
     settings: ApiSettings,
     tasks: &TaskTracker,
 ) -> ApiState {
-    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, is_sandbox, public_log, operator_token } = settings;
+    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, .. } = settings;
+    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, stopping, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
     let gate = Gate::watched(counting, access.clone(), keyring.clone(), rate_limits, heartbeat, tasks);
     let (pool, heartbeat) = (ledger.pool().clone(), heartbeats.serving("sessions"));
-    let sessions = Sessions::start(access.clone(), pool, keyring.clone(), heartbeat, tasks);
-    let operators = Operators::new(access, keyring.clone(), operator_token.as_ref());
+    let sessions = Sessions::start(access.clone(), pool.clone(), keyring.clone(), heartbeat, tasks);
+    let heartbeat = heartbeats.background("waiting requests");
+    let feed = FeedWaiters::start(pool.clone(), ledger.wake(), heartbeat, stopping, tasks);
+    let operators = Operators::new(access.clone(), keyring.clone(), operator_token.as_ref());
+    let console = Console::new(access, pool, keyring.clone(), sessions.passwords().clone());
     ApiState {
         ledger: ledger.clone(),
         gate,
         sessions,
         operators,
+        console,
+        open_id,
         keyring,
         lifecycle,
         trusted_proxies,
         metrics,
         is_sandbox,
         public_url,
+        console_url,
         public_log,
+        feed,
+        approval_limits: Arc::new(approval_limits),
+    }
+}
+
+/// Part of the interface that a listener serves.
+#[derive(Clone, Debug)]
+pub struct Served {
+    pub surface: Surface,
+    /// Pages that it serves beside the API, if any.
+    pub pages: Option<PageSettings>,
+}
+
+impl Served {
+    /// Returns what a listener of a node serves.
+    pub fn new(surface: Surface, config: &Config, state: &ApiState) -> Served {
+        let settings = PageSettings { has_open_id: state.open_id.is_some(), one_click: config.one_click.clone() };
+        Served { surface, pages: config.pages.is_on().then_some(settings) }
     }
 }
 
@@ -77,7 +158,7 @@ pub struct Connections {
 /// If the listener has no local address.
 pub async fn serve(
     listener: TcpListener,
-    surface: Surface,
+    served: Served,
     state: ApiState,
     connections: Connections,
     stop: CancellationToken,
@@ -85,5 +166,8 @@ pub async fn serve(
     let Connections { total, per_address } = connections;
     let limits = http::Limits { connections: total, per_address, trusted_proxies: state.trusted_proxies.clone() };
     let metrics = state.metrics.clone();
-    http::serve(listener, limits, app(state, surface), metrics, stop).await
+    let Served { surface, pages: settings } = served;
+    let stopping = stop.clone();
+    let app = app(state, surface, move |api| settings.map(|settings| pages::build(api, settings, stopping)));
+    http::serve(listener, limits, app, metrics, stop).await
 }

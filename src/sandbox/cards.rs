@@ -57,6 +57,7 @@ impl Card {
             description: format!("Every order is {course}."),
             terms: "The codes are made up, and worth nothing.".to_owned(),
             is_active: true,
+            stock_thresholds: vec![],
         })
     }
 

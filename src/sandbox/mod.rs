@@ -14,6 +14,7 @@ use ledger_events::catalogue::ProductEvent;
 use ledger_events::order::Order;
 use ledger_events::{Actor, Event, ProductId, Recorded};
 use ledger_projections::orders;
+use ledger_projections::state::State as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::commands::NewVoucher;
@@ -23,7 +24,7 @@ use crate::secrets::seal::Secret;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
 /// Stock of products that are delivered at once, refilled to `FULL` when it falls below `LOW`. `LOW` covers
-/// the default rate limits: a key may place 100 orders at the end of one minute and 100 more at the start of the next.
+/// the default rate limits. A key may place 100 orders at the end of one minute and 100 more at the start of the next.
 const FULL: i64 = 2 * LOW;
 const LOW: i64 = 2 * 100 * MAX_QUANTITY as i64;
 /// Maximum number of vouchers in one command.
@@ -113,7 +114,7 @@ impl Sandbox {
         let is_seed = |event: &&Recorded| {
             event.metadata.actor == Actor::Sandbox && matches!(event.event, Event::Product(ProductEvent::ProductAdded(_)))
         };
-        let mut ids: Vec<ProductId> = first.iter().filter(is_seed).map(|event| event.stream_id).collect();
+        let mut ids: Vec<ProductId> = first.iter().filter(is_seed).map(|event| ProductId(event.stream_id)).collect();
         for card in &CARDS[ids.len().min(CARDS.len())..] {
             match ledger.execute(FIRST_SHARD, commands::AddProduct { details: card.details()? }, origin()).await? {
                 CommandResult::Product(product) => ids.push(product.id),
@@ -182,7 +183,7 @@ impl Sandbox {
         if ids.is_empty() {
             return Ok(vec![]);
         }
-        let mut waiting = orders::load(conn, FIRST_SHARD, &ids).await?;
+        let mut waiting = Order::load(conn, FIRST_SHARD, &ids).await?;
         waiting.retain(Order::is_waiting);
         waiting.sort_unstable_by_key(|order| order.placed_position);
         Ok(waiting)

@@ -39,6 +39,11 @@ impl DeliveryHealth {
         self.missing.get_or_create(&shard).set(missing);
     }
 
+    /// Returns the number of missing deliveries of a shard; `None` while it is unknown.
+    pub fn missing(&self, shard: ShardId) -> Option<i64> {
+        self.missing.get(&ShardLabels { shard: shard.into() }).map(|missing| missing.get())
+    }
+
     /// Removes the result of a shard until it is known again.
     pub fn clear(&self, shard: ShardId) {
         let shard = ShardLabels { shard: shard.into() };

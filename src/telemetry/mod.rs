@@ -2,6 +2,7 @@
 
 mod backlog;
 mod delivery_health;
+mod minutes;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ use crate::heartbeat::Heartbeats;
 use backlog::BacklogMetrics;
 pub use backlog::{Backlog, Lag};
 use delivery_health::DeliveryHealth;
+pub use minutes::Minute;
+use minutes::Minutes;
 
 /// Minimum time between two samples of the database, however often the metrics are scraped.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -80,6 +83,7 @@ struct Inner {
     delivery_seconds: Histogram,
     deliveries_in_flight: Gauge,
     fulfilled: Counter,
+    stock_low: Gauge,
     tree_refusals: Counter,
     master_key_usable: Gauge,
     queues: Mutex<Vec<(ShardId, QueueDepth)>>,
@@ -88,6 +92,7 @@ struct Inner {
     heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
     backlog: BacklogMetrics,
     delivery_health: DeliveryHealth,
+    minutes: Minutes,
     sampled: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -145,6 +150,7 @@ impl Default for Inner {
             delivery_seconds: seconds(),
             deliveries_in_flight: Gauge::default(),
             fulfilled: Counter::default(),
+            stock_low: Gauge::default(),
             tree_refusals: Counter::default(),
             master_key_usable: Gauge::default(),
             queues: Mutex::default(),
@@ -153,6 +159,7 @@ impl Default for Inner {
             heartbeat_ages: Family::default(),
             backlog: BacklogMetrics::default(),
             delivery_health: DeliveryHealth::default(),
+            minutes: Minutes::default(),
             sampled: tokio::sync::Mutex::default(),
         }
     }
@@ -205,6 +212,11 @@ impl Inner {
     fn register_node(&self, registry: &mut Registry) {
         registry.register("orders_taken_up", "Orders that fulfilment took up", self.fulfilled.clone());
         registry.register(
+            "stock_low",
+            "Denominations of products with fewer available vouchers than their threshold",
+            self.stock_low.clone(),
+        );
+        registry.register(
             "transparency_refusals",
             "Number of times that this node refused to sign the tree because it does not continue the last signed one",
             self.tree_refusals.clone(),
@@ -243,6 +255,10 @@ impl Metrics {
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
         self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
         self.0.request_seconds.observe(took.as_secs_f64());
+        self.0.minutes.count(|minute| {
+            minute.requests += 1;
+            minute.failures += u64::from(status >= 500);
+        });
     }
 
     /// Counts an admitted connection, until [`Metrics::connection_closed`].
@@ -269,6 +285,7 @@ impl Metrics {
     pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
+        self.0.minutes.count(|minute| minute.events += events as u64);
         self.0.batch_commands.observe(commands as f64);
         if let Some(held) = held {
             self.0.head_lock_seconds.observe(held.as_secs_f64());
@@ -296,11 +313,35 @@ impl Metrics {
     pub fn attempt_ended(&self, outcome: &'static str, took: Duration) {
         self.0.deliveries.get_or_create(&OutcomeLabels { outcome }).inc();
         self.0.delivery_seconds.observe(took.as_secs_f64());
+        self.0.minutes.count(|minute| {
+            match outcome {
+                "delivered" => minute.delivered += 1,
+                _ => minute.failed += 1,
+            }
+            minute.took += took;
+            minute.longest = minute.longest.max(took);
+        });
+    }
+
+    /// Returns the counts of this node in the last hour, by minute.
+    pub fn minutes(&self) -> Vec<Minute> {
+        self.0.minutes.last()
+    }
+
+    /// Returns the number of commands that wait in the queue of each shard's writer on this node.
+    pub fn queue_depths(&self) -> Vec<(ShardId, usize)> {
+        let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.iter().map(|(shard, depth)| (*shard, depth.0())).collect()
     }
 
     /// Sets the result of the delivery health check, up to a position of a shard's log.
     pub fn delivery_health(&self, shard: ShardId, position: Position, expected: i64, missing: i64) {
         self.0.delivery_health.set(shard, position, expected, missing);
+    }
+
+    /// Returns the number of deliveries of a shard that are missing; `None` while this node does not know it.
+    pub fn missing_deliveries(&self, shard: ShardId) -> Option<i64> {
+        self.0.delivery_health.missing(shard)
     }
 
     /// Removes the result of the delivery health check until it is known again.
@@ -310,6 +351,11 @@ impl Metrics {
 
     pub fn taken_up(&self, orders: usize) {
         self.0.fulfilled.inc_by(orders as u64);
+    }
+
+    /// Sets the number of denominations with low stock.
+    pub fn stock_low(&self, denominations: usize) {
+        self.0.stock_low.set(i64::try_from(denominations).unwrap_or(i64::MAX));
     }
 
     /// Renders all metrics in Prometheus' text format. `sample` queries the backlogs; it runs at most once a second. While the

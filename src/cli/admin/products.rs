@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{PageArgs, ask, filled, list, post, put};
+use super::{PageArgs, ask, filled, get, list, post, put};
 use crate::cli::client::{Body, Client};
 use crate::cli::output::{Output, with_progress};
 
@@ -17,6 +17,11 @@ pub enum Product {
     Create(Box<ProductArgs>),
     /// List products
     List(PageArgs),
+    /// Show one product
+    Show {
+        /// Product id
+        product: i64,
+    },
     /// Change a product; fields that you leave out stay as they are
     Change {
         /// Product id
@@ -118,6 +123,7 @@ pub async fn run(product: Product, client: &Client, output: &Output) -> anyhow::
     let operation = match product {
         Product::Create(product) => post("/products", product_body(*product)),
         Product::List(page) => list("/products", &page),
+        Product::Show { product } => get(&format!("/products/{product}")),
         Product::Change { product, change } => put(&format!("/products/{product}"), product_change(*change)),
         Product::Image { product, file } => return set_image(product, &file, client, output).await,
     };

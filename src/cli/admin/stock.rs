@@ -1,11 +1,11 @@
-//! `admin stock`: loads voucher files in parts that fit into one request, and shows the stock of a product.
+//! `admin stock`: loads voucher files in parts that fit into one request, shows the stock of a product, and voids vouchers.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::client::{Body, Client};
 use crate::cli::output::{Output, progress_bar, with_progress};
@@ -31,17 +31,47 @@ pub enum Stock {
         /// Product id
         product: i64,
     },
+    /// Withdraw vouchers from the stock, so that no order gets them; this cannot be undone
+    Void {
+        /// Product id
+        product: i64,
+        /// Reason for the withdrawal, for the record
+        reason: String,
+        /// Reference numbers of the vouchers
+        #[arg(required = true)]
+        vouchers: Vec<String>,
+    },
+    /// Set the number of available vouchers below which the stock of a denomination is low
+    Threshold {
+        /// Product id
+        product: i64,
+        /// Face value of the vouchers, for example 25.00
+        denomination: String,
+        /// Number of vouchers [default: removes the threshold]
+        least: Option<u32>,
+    },
 }
 
 pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Result<()> {
     match stock {
         Stock::Load { product, denomination, csv } => load(client, product, &denomination, &csv, output).await,
-        Stock::Show { product } => {
-            let path = format!("/admin/v1/products/{product}/stock");
-            let data = with_progress("waiting for the response", client.json(Method::GET, &path, None)).await?;
-            Ok(output.facts(&data)?)
+        Stock::Show { product } => ask(client, Method::GET, &format!("/products/{product}/stock"), None, output).await,
+        Stock::Void { product, reason, vouchers } => {
+            let body = json!({"vouchers": vouchers, "reason": reason});
+            ask(client, Method::POST, &format!("/products/{product}/vouchers/void"), Some(body), output).await
+        }
+        Stock::Threshold { product, denomination, least } => {
+            let body = json!({"denomination": denomination, "threshold": least});
+            ask(client, Method::PUT, &format!("/products/{product}/stock-threshold"), Some(body), output).await
         }
     }
+}
+
+/// Sends a request and prints the `data` of the response.
+async fn ask(client: &Client, method: Method, path: &str, body: Option<Value>, output: &Output) -> anyhow::Result<()> {
+    let path = format!("/admin/v1{path}");
+    let data = with_progress("waiting for the response", client.json(method, &path, body.as_ref())).await?;
+    Ok(output.facts(&data)?)
 }
 
 /// Sends the file in parts and prints the totals. The service reports a part that was sent before as duplicates, so an

@@ -103,7 +103,7 @@ pub fn operation(user: User) -> anyhow::Result<Operation> {
 
 /// Reads the password from the first line of the file. A command-line argument would be visible to every process on the
 /// machine.
-fn password(file: &Path) -> anyhow::Result<Secret> {
+pub fn password(file: &Path) -> anyhow::Result<Secret> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {
         true => std::io::stdin().take(PASSWORD_BYTES).read_to_string(&mut text),

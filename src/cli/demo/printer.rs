@@ -6,7 +6,7 @@ use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use webhook_client::receiver::Received;
 
-use super::statement::Statement;
+use super::statement::DemoStatement;
 use crate::cli::escape;
 use crate::cli::events::{by_outcome, summary};
 use crate::cli::output::{Output, shown};
@@ -16,21 +16,21 @@ use crate::ledger::reader::Stored;
 pub struct Printer {
     output: Output,
     sections: u32,
-    is_told: bool,
+    is_finished: bool,
 }
 
 impl Printer {
     pub fn new(output: Output) -> Printer {
-        Printer { output, sections: 0, is_told: false }
+        Printer { output, sections: 0, is_finished: false }
     }
 
     /// Returns whether the tour has finished.
-    pub fn is_told(&self) -> bool {
-        self.is_told
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
     }
 
-    pub fn told(&mut self) {
-        self.is_told = true;
+    pub fn finish(&mut self) {
+        self.is_finished = true;
     }
 
     pub fn section(&mut self, title: &str) -> io::Result<()> {
@@ -110,7 +110,7 @@ impl Printer {
         ))
     }
 
-    pub fn statement(&self, statement: &Statement) -> io::Result<()> {
+    pub fn statement(&self, statement: &DemoStatement) -> io::Result<()> {
         if self.output.json {
             return self.output.json_line(&statement.as_json());
         }

@@ -23,6 +23,7 @@ use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse
 
 use super::DemoArgs;
 use super::printer::Printer;
+use crate::access::one_click::OneClick;
 use crate::cli::output::with_progress;
 use crate::cli::serve::{self, StopSignals};
 use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
@@ -34,6 +35,8 @@ use crate::secrets::seal::{Secret, random_secret};
 /// Timeout of a step, from the request to the last webhook.
 const STEP_DEADLINE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// Amount above which a second operator approves a movement of money.
+const APPROVAL_ABOVE: &str = "10000";
 const PAGE_EVENTS: i64 = 200;
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
@@ -48,12 +51,16 @@ pub struct Stage {
     /// Event types in the log, for each order id.
     logged: HashMap<i64, HashSet<String>>,
     /// Event types of the webhooks that arrived, for each order id.
-    told: HashMap<i64, HashSet<String>>,
+    arrived: HashMap<i64, HashSet<String>>,
     /// Event ids of the webhooks that arrived. Webhooks are delivered at least once, so an id may arrive again.
     event_ids: HashSet<String>,
     /// Reason why the last webhook with a bad signature was rejected.
     unverified: Option<String>,
     pub base: Url,
+    /// Random suffix that keeps the names and references of this run apart from those of earlier runs.
+    pub run: String,
+    /// Users of the portal and the console whom the printed links sign in.
+    pub one_click: OneClick,
     pub operator_token: Secret,
     pub operator_token_file: PathBuf,
     /// Token that signs webhooks, once the tour has registered a webhook.
@@ -80,12 +87,16 @@ impl Stage {
         .await
         .context("cannot start the webhook receiver")?;
 
+        let run = format!("{:08x}", rand::random::<u32>());
+        let one_click = OneClick::new(&run);
         let operator_token = random_secret();
         let operator_token_file = data_dir.join("operator.token");
         write_private(&operator_token_file, operator_token.expose())?;
         let mut config = Config::new(settings(args, data_dir.clone()))?;
         config.listen = args.listen.unwrap_or_else(free_address);
         config.operator_token = OperatorTokenSettings { operator_token_file: Some(operator_token_file.clone()) };
+        config.one_click = Some(one_click.clone());
+        config.approval_above = Some(APPROVAL_ABOVE.parse().map_err(anyhow::Error::msg)?);
         config.webhook_ca_file = Some(data_dir.join("receiver").join("receiver-ca.pem"));
         config.webhook_allow_nets = vec!["127.0.0.0/8".parse()?];
         let node = with_progress("starting the node", Node::start_on(&config, database)).await?;
@@ -100,10 +111,12 @@ impl Stage {
             arrivals,
             position,
             logged: HashMap::new(),
-            told: HashMap::new(),
+            arrived: HashMap::new(),
             event_ids: HashSet::new(),
             unverified: None,
             base: format!("http://{address}").parse()?,
+            run,
+            one_click,
             operator_token,
             operator_token_file,
             webhook_token: None,
@@ -143,8 +156,8 @@ impl Stage {
                     .map(|name| (*name).to_owned())
             };
             let missing_event = missing(&self.logged, events).map(|name| format!("the event {name} was not appended"));
-            let missing =
-                missing_event.or_else(|| missing(&self.told, webhooks).map(|name| format!("the webhook {name} did not arrive")));
+            let missing = missing_event
+                .or_else(|| missing(&self.arrived, webhooks).map(|name| format!("the webhook {name} did not arrive")));
             match missing {
                 None => return Ok(()),
                 Some(what) if Instant::now() >= deadline => bail!("order {order}: {what} within {} s", STEP_DEADLINE.as_secs()),
@@ -199,7 +212,7 @@ impl Stage {
         }
         let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
         if let (Some(order), Some(event_type)) = (body["data"]["id"].as_i64(), received.event_type()) {
-            self.told.entry(order).or_default().insert(event_type.to_owned());
+            self.arrived.entry(order).or_default().insert(event_type.to_owned());
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub struct Movement {
 
 /// Statement of a wallet: opening + credits − debits + refunds = closing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct DemoStatement {
     pub wallet_id: i64,
     pub currency: String,
     pub opening_balance: Money,
@@ -32,9 +32,9 @@ pub struct Statement {
     pub movements: Vec<Movement>,
 }
 
-impl Statement {
+impl DemoStatement {
     /// Computes the statement over all movements of a wallet, from the API's responses.
-    pub fn of(wallet: &Value, transactions: &[Value]) -> anyhow::Result<Statement> {
+    pub fn of(wallet: &Value, transactions: &[Value]) -> anyhow::Result<DemoStatement> {
         let mut movements = transactions.iter().map(Movement::read).collect::<anyhow::Result<Vec<_>>>()?;
         movements.sort_by_key(|movement| movement.id);
         let opening_balance = Money::ZERO;
@@ -49,7 +49,7 @@ impl Statement {
             *total = total.checked_add(movement.amount)?;
         }
         let closing_balance = opening_balance.checked_add(credits)?.checked_sub(debits)?.checked_add(refunds)?;
-        Ok(Statement {
+        Ok(DemoStatement {
             wallet_id: wallet["id"].as_i64().context("the wallet has no id")?,
             currency: wallet["currency"].as_str().unwrap_or_default().to_owned(),
             opening_balance,
@@ -125,13 +125,13 @@ mod tests {
         json!({"id": id, "type": kind, "category": category, "amount": amount, "balance_after": after, "reference": "r"})
     }
 
-    fn statement(last_after: &str, balance: &str) -> Statement {
+    fn statement(last_after: &str, balance: &str) -> DemoStatement {
         let rows = [
             row(3, "CREDIT", "ORDER_REFUND", "97.50", last_after),
             row(2, "DEBIT", "ORDER", "97.50", "402.50"),
             row(1, "CREDIT", "FUNDING", "500.00", "500.00"),
         ];
-        Statement::of(&json!({"id": 7, "currency": "USD", "balance": balance}), &rows).unwrap()
+        DemoStatement::of(&json!({"id": 7, "currency": "USD", "balance": balance}), &rows).unwrap()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::printer::Printer;
 use super::stage::Stage;
-use super::statement::Statement;
+use super::statement::DemoStatement;
 use crate::cli::client::{Body, Caller, Client};
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
 use crate::secrets::seal::Secret;
@@ -19,10 +19,15 @@ const WEBHOOK_EVENTS: [&str; 5] =
 /// Path and query of the request that the tour suggests at its end.
 const TRY_PATH: &str = "/api/v1/orders?limit=2&page=1";
 
-/// API client of the account that the tour created.
+/// The account that the tour created, with clients of both APIs.
 #[derive(Debug)]
 pub struct Account {
-    client: Client,
+    pub operator: Client,
+    pub client: Client,
+    pub id: i64,
+    pub wallet: i64,
+    /// Ids of the products, in the order of [`CARDS`].
+    pub products: [i64; 4],
 }
 
 /// A product and its only denomination.
@@ -43,62 +48,68 @@ struct Tour<'a> {
     printer: &'a mut Printer,
     operator: Client,
     client: Client,
-    /// Random suffix that keeps the names and references of this run apart from those of earlier runs.
     run: String,
+    account: i64,
     wallet: i64,
 }
 
 /// Runs the tour from creating the account to the reconciled statement.
-pub async fn tell(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Account> {
+pub async fn run(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Account> {
     printer.section("An account, through the operator API")?;
     let operator = Client::new(&stage.base, Some(Caller::Operator(stage.operator_token.clone())))?;
     let client = Client::new(&stage.base, None)?;
-    let run = format!("{:08x}", rand::random::<u32>());
-    let mut story = Tour { stage, printer, operator, client, run, wallet: 0 };
-    story.set_up_account().await?;
+    let run = stage.run.clone();
+    let mut tour = Tour { stage, printer, operator, client, run, account: 0, wallet: 0 };
+    tour.set_up_account().await?;
 
-    story.printer.section("Products and stock")?;
+    tour.printer.section("Products and stock")?;
     let [coffee, books, games, travel] = [
-        story.product(&CARDS[0], 4).await?,
-        story.product(&CARDS[1], 1).await?,
-        story.product(&CARDS[2], 0).await?,
-        story.product(&CARDS[3], 0).await?,
+        tour.product(&CARDS[0], 4).await?,
+        tour.product(&CARDS[1], 1).await?,
+        tour.product(&CARDS[2], 0).await?,
+        tour.product(&CARDS[3], 0).await?,
     ];
 
-    story.printer.section("An order that is delivered at once")?;
-    let order = story.order(&coffee, 2).await?;
-    story.until(order, &["OrderDelivered"], &["order.created", "order.pending", "order.delivered"]).await?;
+    tour.printer.section("An order that is delivered at once")?;
+    let order = tour.order(&coffee, 2).await?;
+    tour.until(order, &["OrderDelivered"], &["order.created", "order.pending", "order.delivered"]).await?;
 
-    story.printer.section("An order that is delivered partly, and wholly when stock arrives")?;
-    let order = story.order(&books, 3).await?;
-    story.until(order, &["OrderPartiallyDelivered"], &["order.created", "order.pending", "order.partially_delivered"]).await?;
-    story.load(&books, 2).await?;
-    story.until(order, &["OrderDelivered"], &["order.delivered"]).await?;
+    tour.printer.section("An order that is delivered partly, and wholly when stock arrives")?;
+    let order = tour.order(&books, 3).await?;
+    tour.until(order, &["OrderPartiallyDelivered"], &["order.created", "order.pending", "order.partially_delivered"]).await?;
+    tour.load(&books, 2).await?;
+    tour.until(order, &["OrderDelivered"], &["order.delivered"]).await?;
 
-    story.printer.section("An order that waits for stock")?;
-    let order = story.order(&games, 1).await?;
-    story.until(order, &["OrderDelayed"], &["order.created", "order.pending"]).await?;
-    story.load(&games, 1).await?;
-    story.until(order, &["OrderDelivered"], &["order.delivered"]).await?;
+    tour.printer.section("An order that waits for stock")?;
+    let order = tour.order(&games, 1).await?;
+    tour.until(order, &["OrderDelayed"], &["order.created", "order.pending"]).await?;
+    tour.load(&games, 1).await?;
+    tour.until(order, &["OrderDelivered"], &["order.delivered"]).await?;
 
-    story.printer.section("An order that is cancelled and refunded")?;
-    let order = story.order(&travel, 1).await?;
-    story.until(order, &["OrderDelayed"], &["order.created", "order.pending"]).await?;
-    story.cancel(order).await?;
-    story.until(order, &["OrderCancelled"], &["order.cancelled"]).await?;
+    tour.printer.section("An order that is cancelled and refunded")?;
+    let order = tour.order(&travel, 1).await?;
+    tour.until(order, &["OrderDelayed"], &["order.created", "order.pending"]).await?;
+    tour.cancel(order).await?;
+    tour.until(order, &["OrderCancelled"], &["order.cancelled"]).await?;
 
-    story.printer.section("The wallet's statement")?;
-    let statement = story.statement().await?;
-    story.printer.statement(&statement)?;
+    tour.printer.section("The wallet's statement")?;
+    let statement = tour.statement().await?;
+    tour.printer.statement(&statement)?;
     statement.check()?;
-    let told = format!(
+    let summary = format!(
         "{} webhooks, every signature verified; the log ends at position {}",
-        story.stage.webhooks(),
-        story.stage.position()
+        tour.stage.webhooks(),
+        tour.stage.position()
     );
-    story.printer.fact("in all", &told)?;
-    story.printer.told();
-    Ok(Account { client: story.client })
+    tour.printer.fact("in all", &summary)?;
+    tour.printer.finish();
+    Ok(Account {
+        operator: tour.operator,
+        client: tour.client,
+        id: tour.account,
+        wallet: tour.wallet,
+        products: [coffee, books, games, travel].map(|shelf| shelf.id),
+    })
 }
 
 impl Tour<'_> {
@@ -106,6 +117,7 @@ impl Tour<'_> {
         let account =
             self.operator(Method::POST, "/accounts", json!({"name": format!("Demo {}", self.run)}), |_| String::new()).await?;
         let account = id(&account)?;
+        self.account = account;
         let path = format!("/accounts/{account}/credentials");
         // The API shows only the first characters of the key from now on.
         let shown = |data: &Value| format!("key {}…", text(data, "api_key").get(..8).unwrap_or_default());
@@ -173,15 +185,15 @@ impl Tour<'_> {
         // Sent as a JSON number without ever becoming a float.
         let denomination = serde_json::from_str(shelf.denomination)?;
         let body = PlaceOrder { product_id: shelf.id, denomination, quantity };
-        let told = |data: &Value| format!("{} for {} {}", text(data, "status"), text(data, "amount"), text(data, "currency"));
-        id(&self.client(Method::POST, "/orders", body, told).await?)
+        let result = |data: &Value| format!("{} for {} {}", text(data, "status"), text(data, "amount"), text(data, "currency"));
+        id(&self.client(Method::POST, "/orders", body, result).await?)
     }
 
     async fn cancel(&mut self, order: i64) -> anyhow::Result<()> {
-        let told = |data: &Value| {
+        let result = |data: &Value| {
             format!("{}, {} {} refunded", text(data, "status"), text(data, "refunded_amount"), text(data, "currency"))
         };
-        self.client(Method::POST, &format!("/orders/{order}/cancel"), json!({"reason": "changed our mind"}), told).await?;
+        self.client(Method::POST, &format!("/orders/{order}/cancel"), json!({"reason": "changed our mind"}), result).await?;
         Ok(())
     }
 
@@ -189,13 +201,13 @@ impl Tour<'_> {
         self.stage.until(self.printer, order, events, webhooks).await
     }
 
-    async fn statement(&mut self) -> anyhow::Result<Statement> {
+    async fn statement(&mut self) -> anyhow::Result<DemoStatement> {
         let wallets = self.client.json(Method::GET, "/api/v1/wallets", None).await?;
         let wallets = wallets["wallets"].as_array().context("the wallets are not a list")?;
         let wallet = wallets.iter().find(|wallet| wallet["id"] == self.wallet).context("the wallet is not listed")?;
         let path = format!("/api/v1/transactions?wallet_id={}&limit=100", self.wallet);
         let transactions = self.client.json(Method::GET, &path, None).await?;
-        Statement::of(wallet, transactions["transactions"].as_array().context("the transactions are not a list")?)
+        DemoStatement::of(wallet, transactions["transactions"].as_array().context("the transactions are not a list")?)
     }
 
     async fn operator(
@@ -203,9 +215,9 @@ impl Tour<'_> {
         method: Method,
         path: &str,
         body: impl Serialize,
-        told: impl Fn(&Value) -> String,
+        result: impl Fn(&Value) -> String,
     ) -> anyhow::Result<Value> {
-        self.call("operator", &self.operator, method, &format!("/admin/v1{path}"), body, told).await
+        self.call("operator", &self.operator, method, &format!("/admin/v1{path}"), body, result).await
     }
 
     async fn client(
@@ -213,9 +225,9 @@ impl Tour<'_> {
         method: Method,
         path: &str,
         body: impl Serialize,
-        told: impl Fn(&Value) -> String,
+        result: impl Fn(&Value) -> String,
     ) -> anyhow::Result<Value> {
-        self.call("client", &self.client, method, &format!("/api/v1{path}"), body, told).await
+        self.call("client", &self.client, method, &format!("/api/v1{path}"), body, result).await
     }
 
     /// Sends a request and prints it with its outcome.
@@ -226,14 +238,14 @@ impl Tour<'_> {
         method: Method,
         path: &str,
         body: impl Serialize,
-        told: impl Fn(&Value) -> String,
+        result: impl Fn(&Value) -> String,
     ) -> anyhow::Result<Value> {
         let request = format!("{method} {path}");
         let reply = client.send(method, path, Some(Body::json(serde_json::to_string(&body)?)), &[]).await?;
         let status = reply.status.as_u16();
         let data = reply.data().with_context(|| request.clone())?;
         let named = data["id"].as_i64().map(|id| format!("id {id:<4}  ")).unwrap_or_default();
-        self.printer.request(who, &request, status, format!("{named}{}", told(&data)).trim_end())?;
+        self.printer.request(who, &request, status, format!("{named}{}", result(&data)).trim_end())?;
         Ok(data)
     }
 }
@@ -242,6 +254,10 @@ impl Account {
     /// Prints commands and a request for the user to try.
     pub fn invite(&self, stage: &Stage, printer: &mut Printer) -> anyhow::Result<()> {
         printer.section("Try it yourself (Ctrl-C stops the demo)")?;
+        let [portal, console] = stage.one_click.paths();
+        printer.fact("portal", &format!("{}{}", stage.base.as_str().trim_end_matches('/'), portal))?;
+        printer.fact("console", &format!("{}{}", stage.base.as_str().trim_end_matches('/'), console))?;
+        printer.fact("", "each link signs you in, as long as the demo runs")?;
         printer.fact("API page", &format!("{}docs", stage.base))?;
         printer.fact(
             "operator",

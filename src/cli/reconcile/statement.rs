@@ -25,11 +25,11 @@ pub struct StatementArgs {
     #[command(flatten)]
     operator_token: OperatorTokenSettings,
     #[command(subcommand)]
-    what: Statement,
+    what: StatementCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Statement {
+enum StatementCommand {
     /// Import a CSV or camt.053 file and match it; fails while a line or ledger entry needs a decision
     Import(Box<ImportArgs>),
     /// List imported statements, newest first
@@ -167,22 +167,22 @@ const STATEMENTS: &str = "/admin/v1/reconciliation/statements";
 pub async fn run(args: StatementArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let client = admin::client(&args.url, &args.operator_token)?;
     let (method, path, body) = match args.what {
-        Statement::Import(import) => {
+        StatementCommand::Import(import) => {
             let id = self::import(&import, &client, output).await?;
             return show(id, &import.tolerance, &client, output).await;
         }
-        Statement::Show { statement, tolerance } => return show(statement, &tolerance, &client, output).await,
-        Statement::List { page, limit } => (Method::GET, format!("{STATEMENTS}?page={page}&limit={limit}"), None),
-        Statement::Accept { statement, line, funding, payout, reason } => {
+        StatementCommand::Show { statement, tolerance } => return show(statement, &tolerance, &client, output).await,
+        StatementCommand::List { page, limit } => (Method::GET, format!("{STATEMENTS}?page={page}&limit={limit}"), None),
+        StatementCommand::Accept { statement, line, funding, payout, reason } => {
             let decision = if funding.is_some() { "FUNDING" } else { "PAYOUT" };
             let body = json!({"decision": decision, "transaction_id": funding, "payout_id": payout, "reason": reason});
             (Method::POST, format!("{STATEMENTS}/{statement}/lines/{line}/decide"), Some(body))
         }
-        Statement::Ignore { statement, line, reason } => {
+        StatementCommand::Ignore { statement, line, reason } => {
             let body = json!({"decision": "IGNORED", "reason": reason});
             (Method::POST, format!("{STATEMENTS}/{statement}/lines/{line}/decide"), Some(body))
         }
-        Statement::Revoke { statement, line, reason } => {
+        StatementCommand::Revoke { statement, line, reason } => {
             (Method::POST, format!("{STATEMENTS}/{statement}/lines/{line}/revoke"), Some(json!({"reason": reason})))
         }
     };
