@@ -17,6 +17,7 @@ mod keys;
 mod kill;
 mod lists;
 mod log;
+mod pages;
 mod payouts;
 mod reconciliation;
 mod recovery;

@@ -3,14 +3,20 @@
 //! A new operation that changes something needs a row in [`table`]; without it, the test fails.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chrono::Utc;
-use rewards_ledger::access::Role;
+use ledger_events::wallet::Direction;
+use ledger_events::{Actor, WalletId};
+use rewards_ledger::access::{Role, two_factor};
 use rewards_ledger::api;
+use rewards_ledger::ledger::{CommandResult, FIRST_SHARD, Origin, commands};
+use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 
 use super::images::PNG;
 use super::routes::{Things, world};
+use crate::support::ledger::run;
 use crate::support::node::{Node, product};
 
 enum Body {
@@ -40,12 +46,25 @@ fn table(things: &Things) -> Vec<Change> {
     let (account, wallet, product_id, webhook) = (of("accounts"), of("wallets"), of("products"), of("webhooks"));
     let line = format!("date,amount,currency,reference\n{},5.00,EUR,unknown\n", Utc::now().date_naive());
     let user = json!({"email": "jo@example.com", "password": "correct horse battery staple", "role": "viewer"});
+    let operator = json!({"email": "op@example.com", "password": "correct horse battery staple", "role": "finance"});
+    let made = json!("the operator");
     let mut changed = product("Changed");
     changed["brand"] = json!("Acme");
     vec![
         change("POST /admin/v1/accounts", &[], Json(json!({"name": "New"})), &["AccountCreated"]),
         change("POST /admin/v1/accounts/{id}/credentials", &[&account], Json(json!({"name": "more"})), &["CredentialIssued"]),
         change("POST /admin/v1/accounts/{id}/users", &[&account], Json(user), &["UserCreated"]),
+        change("POST /admin/v1/operators", &[], Json(operator), &["OperatorUserCreated"]),
+        change("PUT /admin/v1/operators/{id}", &[&made], Json(json!({"role": "auditor"})), &["OperatorUserChanged"]),
+        change("DELETE /admin/v1/operators/{id}/two-factor", &[&made], None, &["OperatorTwoFactorRemoved"]),
+        change("DELETE /admin/v1/operators/{id}", &[&made], None, &["OperatorUserRemoved"]),
+        change(
+            "POST /admin/v1/operator-tokens",
+            &[],
+            Json(json!({"name": "a program", "role": "auditor"})),
+            &["OperatorTokenIssued"],
+        ),
+        change("DELETE /admin/v1/operator-tokens/{id}", &[&json!("the token")], None, &["OperatorTokenRevoked"]),
         change("POST /admin/v1/accounts/{id}/wallets", &[&account], Json(json!({"currency": "USD"})), &["WalletOpened"]),
         change(
             "PUT /admin/v1/accounts/{id}/discounts",
@@ -72,14 +91,33 @@ fn table(things: &Things) -> Vec<Change> {
         change(
             "POST /admin/v1/products/{id}/vouchers",
             &[&product_id],
-            Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1"}]})),
+            Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1", "voucher_reference_number": "VCH-6"}]})),
             &["VoucherStockLoaded"],
+        ),
+        change(
+            "POST /admin/v1/products/{id}/vouchers/void",
+            &[&product_id],
+            Json(json!({"vouchers": ["VCH-6"], "reason": "stolen"})),
+            &["VouchersVoided"],
+        ),
+        change(
+            "PUT /admin/v1/products/{id}/stock-threshold",
+            &[&product_id],
+            Json(json!({"denomination": "10.00", "threshold": 5})),
+            &["StockThresholdSet"],
         ),
         change(
             "POST /admin/v1/orders/{id}/cancel",
             &[&of("orders")],
             Json(json!({"reason": "r"})),
             &["OrderCancelled", "WalletRefunded"],
+        ),
+        change("POST /admin/v1/approvals/{id}/approve", &[&json!("an approval")], None, &["ApprovalGranted", "WalletAdjusted"]),
+        change(
+            "POST /admin/v1/approvals/{id}/reject",
+            &[&json!("another approval")],
+            Json(json!({"reason": "r"})),
+            &["ApprovalRejected"],
         ),
         change("PUT /admin/v1/payouts/{id}", &[&of("payouts")], Json(json!({"status": "PAID"})), &["PayoutPaid"]),
         change(
@@ -135,6 +173,23 @@ fn path(route: &str, at: &[Value], made: &[(&str, Value)]) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
+/// Enables an operator's second factor, for the operation that removes it.
+async fn enrol(node: &Node, id: i64) {
+    let secret = two_factor::generate_secret();
+    run(&node.ledger, commands::EnableOperatorTwoFactor { id, secret, step: 1, recovery_codes: vec![], session_id: 0 }).await;
+}
+
+/// Requests an approval as an operator of the configuration.
+async fn requested(node: &Node, wallet_id: i64) -> i64 {
+    let (direction, amount) = (Direction::Credit, "2.00".parse().unwrap());
+    let adjust = commands::AdjustWallet { wallet_id: WalletId(wallet_id), direction, amount, reason: Secret::new("r") };
+    let limits = Arc::new("1".parse().unwrap());
+    let command = commands::Supervise { change: commands::MoneyChange::Adjust(adjust), limits };
+    let origin = Origin { actor: Actor::Operator(0), request_id: "test".to_owned() };
+    let CommandResult::Approval(view) = node.ledger.execute(FIRST_SHARD, command, origin).await.unwrap() else { panic!() };
+    view.approval.id.0
+}
+
 #[tokio::test]
 async fn every_change_by_an_operator_is_an_event_that_names_them() {
     let node = Node::start().await;
@@ -148,6 +203,9 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
         .unwrap();
 
     let mut made: Vec<(&str, Value)> = vec![];
+    for name in ["an approval", "another approval"] {
+        made.push((name, json!(requested(&node, world.things["wallets"]).await)));
+    }
     let changes = table(&world.things);
     for change in &changes {
         let head = node.head().await;
@@ -162,11 +220,17 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
         assert!((200..300).contains(&answer.status), "{}: {}", change.route, answer.text);
         match change.route {
             "POST /admin/v1/webhooks/{id}/replays" => made.push(("the replay", answer.json()["data"]["replay"]["id"].take())),
+            "POST /admin/v1/operators" => {
+                let id = answer.json()["data"]["id"].take();
+                enrol(&node, id.as_i64().unwrap()).await;
+                made.push(("the operator", id));
+            }
+            "POST /admin/v1/operator-tokens" => made.push(("the token", answer.json()["data"]["id"].take())),
             "POST /admin/v1/reconciliation/statements" => made.push(("the statement", answer.json()["data"]["id"].take())),
             _ => (),
         }
         let appended: Vec<(String, Value)> =
-            sqlx::query_as("SELECT type, metadata::jsonb->'actor' FROM events WHERE position > $1 ORDER BY position")
+            sqlx::query_as("SELECT type, metadata::jsonb->'actor' FROM events WHERE position > $1 AND metadata->>'request_id' <> 'test' ORDER BY position")
                 .bind(head)
                 .fetch_all(node.ledger.pool())
                 .await
@@ -183,7 +247,7 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
         .unwrap();
     let mut operations = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let changing = methods.as_object().unwrap().keys().filter(|method| *method != "get" && path.starts_with("/admin/"));
+        let changing = methods.as_object().unwrap().keys().filter(|method| *method != "get" && path.starts_with("/admin/v1/"));
         operations.extend(changing.map(|method| format!("{} {path}", method.to_uppercase())));
     }
     let rows: BTreeSet<String> = changes.iter().map(|change| change.route.to_owned()).collect();

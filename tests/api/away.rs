@@ -8,7 +8,7 @@ use rewards_ledger::ledger::{FIRST_SHARD, Origin, WriteError, commands};
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
-use crate::support::node::{Answer, Node, Setup};
+use crate::support::node::{Node, Setup, TestResponse};
 use crate::support::postgres::set_read_only;
 use crate::support::proxy::NextCommit;
 use crate::support::wait::{until, until_locked_out};
@@ -18,7 +18,7 @@ fn order(setup: &Setup) -> Value {
 }
 
 /// Places the order under its key as a client would: it retries until the outcome is known.
-async fn insist(node: &Node, setup: &Setup, key: &str) -> Answer {
+async fn insist(node: &Node, setup: &Setup, key: &str) -> TestResponse {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let answer = node.keyed(&setup.client, "/orders", key, &order(setup)).await;
@@ -26,7 +26,7 @@ async fn insist(node: &Node, setup: &Setup, key: &str) -> Answer {
             return answer;
         }
         assert!(Instant::now() < deadline, "{}", answer.text);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await; // the pause of a client before it retries
     }
 }
 

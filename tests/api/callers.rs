@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use chrono::{TimeDelta, Utc};
+use ledger_events::UserId;
+use ledger_events::restrictions::Scope;
 use rewards_ledger::access::Role;
 use rewards_ledger::access::request_signature::{canonical_string, header, sign};
 use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::secrets::seal::random_secret;
 use serde_json::{Value, json};
 
-use super::routes::{LOGOUT, NOTHING, Things, USER_ROLES, Who, table, world};
+use super::routes::{CONSOLE_LOGOUT, LOGOUT, NOTHING, Things, USER_ROLES, Who, table, world};
 use crate::support::ledger::keyring;
-use crate::support::node::{Answer, Client, Node};
+use crate::support::node::{Client, Node, TestResponse};
 
 /// Credentials that a request presents.
 pub enum Caller<'a> {
@@ -22,7 +24,7 @@ pub enum Caller<'a> {
     Cookie(&'a str),
 }
 
-pub async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> Answer {
+pub async fn call(node: &Node, caller: &Caller<'_>, method: &str, path: &str, body: Value) -> TestResponse {
     match caller {
         Caller::Nobody => node.anyone(method, path, body).await,
         Caller::Token(token) => node.bearer(token, method, path, body).await,
@@ -46,7 +48,7 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
     let tokens = AccessTokens::new(&keyring());
     let owner = &world.users[2];
     let claims = tokens.read(&owner.access_token).unwrap();
-    let expired = tokens.sign(&Claims::new(owner.id, claims.sid, Utc::now() - TimeDelta::minutes(15))).unwrap();
+    let expired = tokens.sign(&Claims::new(UserId(owner.id), claims.sid, Utc::now() - TimeDelta::minutes(15))).unwrap();
     let revoked = node.credential(world.key.account_id).await;
     node.operator("DELETE", &format!("/credentials/{}", revoked.credential_id), Value::Null).await.data(200);
     let removed = node.user(world.key.account_id, "owner").await;
@@ -54,7 +56,7 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
     let wrong = Client { secret: random_secret().expose().to_owned(), ..world.key.clone() };
     let mut operators = vec![];
     for role in [Role::Admin, Role::Finance, Role::Auditor] {
-        operators.push((role, node.token(role).await));
+        operators.push((role, node.token(role).await, node.console_user(role).await.cookie));
     }
 
     let head = node.head().await;
@@ -82,13 +84,18 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
             let role = USER_ROLES[index];
             let may = |from_role| index >= from(from_role);
             let by_token = matches!(row.who, Who::Client(r) | Who::Portal(r) if may(r));
-            let by_cookie = matches!(row.who, Who::Portal(r) if may(r));
+            let by_cookie = matches!(row.who, Who::Portal(r) if may(r)) || row.method() == "GET" && by_token;
             callers.push((format!("{role}'s token"), Caller::Token(&first.access_token), by_token));
             callers.push((format!("{role}'s cookie"), Caller::Cookie(&second.cookie), by_cookie));
         }
-        for (role, token) in &operators {
+        for (role, token, cookie) in &operators {
             let may = matches!(row.who, Who::Operators(roles) if roles.contains(role));
             callers.push((format!("{role:?}, an operator,"), Caller::Token(token.expose()), may));
+            // This logout ends the session that the next rows need. Another test covers it.
+            if row.route != CONSOLE_LOGOUT {
+                let may = may || row.who == Who::Console;
+                callers.push((format!("{role:?}, an operator by cookie,"), Caller::Cookie(cookie), may));
+            }
         }
         for (name, caller, may) in callers {
             let what = format!("{name} and {}", row.route);
@@ -97,9 +104,14 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
                 // A known caller without permission gets 403, one that this side of the API does not know gets 401.
                 let is_known = match row.who {
                     Who::Anyone => false,
-                    Who::Client(_) => matches!(caller, Caller::Token(_)) && name.contains("'s token"),
+                    // A cookie counts for reads alone.
+                    Who::Client(_) => {
+                        name.contains("'s token")
+                            || row.method() == "GET" && name.contains("'s cookie") && !name.contains("removed")
+                    }
                     Who::Portal(_) => name.contains("'s token") || name.contains("'s cookie") && !name.contains("removed"),
                     Who::Operators(_) => name.contains("an operator"),
+                    Who::Console => false,
                 };
                 let expected = if is_known { 403 } else { 401 };
                 assert_eq!(answer.status, expected, "{what}: {}", answer.text);
@@ -119,6 +131,40 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
         }
     }
     assert_eq!(node.head().await, head, "no caller has changed anything");
+}
+
+/// A key with one scope may use exactly the routes of that scope, and a key with all other scopes exactly the others.
+#[tokio::test]
+async fn a_key_may_use_exactly_the_routes_of_its_scopes() {
+    let node = Node::sandbox().await;
+    let world = world(&node).await;
+    let mut keys = vec![];
+    for scope in Scope::ALL {
+        let others: Vec<_> = Scope::ALL.into_iter().filter(|other| *other != scope).collect();
+        for scopes in [vec![scope], others] {
+            let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+            keys.push((node.restricted(world.key.account_id, json!({"scopes": names})).await, scopes));
+        }
+    }
+    let head = node.head().await;
+    for row in table() {
+        let Some(scope) = row.scope else { continue };
+        for (key, scopes) in &keys {
+            let (what, key) = (format!("a key with {scopes:?} and {}", row.route), Caller::Key(key));
+            if scopes.contains(&scope) {
+                let answer = call(&node, &key, row.method(), &row.path(&Things::new()), Value::Null).await;
+                let is_let_in = matches!(answer.status, 200 | 201 | 400 | 404 | 415);
+                assert!(is_let_in, "{what}: {} {}", answer.status, answer.text);
+            } else {
+                let answer = call(&node, &key, row.method(), &row.path(&world.things), row.body(&world.things)).await;
+                assert_eq!(answer.json()["error"]["code"], "E_INSUFFICIENT_SCOPE", "{what}");
+                let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+                assert!(message.contains(&format!("`{}`", scope.as_str())), "{what}: {message}");
+                answer.refused(403, "E_INSUFFICIENT_SCOPE");
+            }
+        }
+    }
+    assert_eq!(node.head().await, head, "no key has changed anything");
 }
 
 /// Without a signature the key works on no route, even with a valid token beside it.
@@ -158,6 +204,7 @@ async fn a_key_that_must_sign_does_nothing_unsigned() {
                 by_key.await.refused(401, "E_UNAUTHORIZED");
                 by_both.await.refused(401, "E_UNAUTHORIZED");
             }
+            Who::Console => _ = by_key.await.refused(401, "E_UNAUTHORIZED"),
             Who::Anyone => assert!(!by_key.await.text.contains("E_HMAC_SIGNATURE_REQUIRED"), "{}", row.route),
         }
     }
@@ -178,9 +225,14 @@ async fn the_data_of_an_account_is_not_found_by_another_account() {
             if matches!((&caller, row.who), (Caller::Key(_), Who::Portal(_)) | (Caller::Cookie(_), Who::Client(_))) {
                 continue;
             }
-            let (path, body) = (row.path(&world.things), row.body(&world.things));
+            // An explanation is about an order, too.
+            let query = match row.route.ends_with("/explanation") {
+                true => format!("?order_id={}", world.things["orders"]),
+                false => String::new(),
+            };
+            let (path, body) = (row.path(&world.things) + &query, row.body(&world.things));
             let foreign = call(&node, &caller, row.method(), &path, body.clone()).await;
-            let unknown = call(&node, &caller, row.method(), &row.path(&Things::new()), body).await;
+            let unknown = call(&node, &caller, row.method(), &(row.path(&Things::new()) + &query), body).await;
             foreign.refused(404, "E_NOT_FOUND");
             assert_eq!((foreign.status, foreign.text), (unknown.status, unknown.text), "{}", row.route);
             walked += 1;
@@ -202,6 +254,15 @@ fn ids(value: &Value) -> BTreeSet<i64> {
     }
 }
 
+/// Returns whether any number in a response is positive.
+fn counts_something(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(counts_something),
+        Value::Object(fields) => fields.values().any(counts_something),
+        value => value.as_f64().is_some_and(|number| number > 0.0),
+    }
+}
+
 #[tokio::test]
 async fn a_list_has_nothing_of_another_account() {
     let node = Node::sandbox().await;
@@ -219,7 +280,7 @@ async fn a_list_has_nothing_of_another_account() {
                 (Caller::Token(&owner.access_token), Caller::Token(&stranger.access_token)),
                 (Caller::Cookie(&owner.cookie), Caller::Cookie(&stranger.cookie)),
             ],
-            Who::Anyone | Who::Operators(_) => continue,
+            Who::Anyone | Who::Operators(_) | Who::Console => continue,
         };
         for (own, foreign) in callers {
             let path = row.path(&world.things);
@@ -229,16 +290,19 @@ async fn a_list_has_nothing_of_another_account() {
             let (own, foreign) = (own.data(200), foreign.data(200));
             walked += 1;
             if row.route.ends_with("/stats") {
-                let something = |data: &Value| data.as_object().unwrap().values().any(|n| n.as_f64().is_some_and(|n| n > 0.0));
-                assert!(something(&own) && !something(&foreign), "{}: {own} {foreign}", row.route);
+                assert!(counts_something(&own) && !counts_something(&foreign), "{}: {own} {foreign}", row.route);
+                continue;
+            }
+            if row.route.ends_with("/events") {
+                assert!(own["events"][0]["data"]["id"].is_i64() && foreign["events"] == json!([]), "{own} {foreign}");
                 continue;
             }
             assert!(!ids(&own).is_empty(), "{}: {own}", row.route);
             assert!(ids(&own).is_disjoint(&ids(&foreign)), "{}: {foreign}", row.route);
-            // The other account has one API key of its own and nothing else.
-            let is_keys = row.route.ends_with("/api-keys");
-            assert_eq!(ids(&foreign).len(), usize::from(is_keys), "{}: {foreign}", row.route);
-            assert!(is_keys || ["", "0"].contains(&&*total), "{}: {total}", row.route);
+            // The other account has one API key and one user of its own, and nothing else.
+            let has_one = row.route.ends_with("/api-keys") || row.route.ends_with("/users");
+            assert_eq!(ids(&foreign).len(), usize::from(has_one), "{}: {foreign}", row.route);
+            assert!(has_one || ["", "0"].contains(&&*total), "{}: {total}", row.route);
         }
     }
     assert!(walked >= 18, "{walked}");

@@ -4,7 +4,7 @@
 use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
-use crate::support::node::{AMPLE_LIMITS, Answer, Node};
+use crate::support::node::{AMPLE_LIMITS, Node, TestResponse};
 
 const VISITOR: &str = "192.0.2.1";
 
@@ -12,7 +12,7 @@ fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
 }
 
-fn quota(answer: &Answer) -> (&str, &str) {
+fn quota(answer: &TestResponse) -> (&str, &str) {
     (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining"))
 }
 

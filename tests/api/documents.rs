@@ -23,7 +23,8 @@ fn documents_describe_everything() {
     for (path, text) in api::documents() {
         let document: Value = serde_json::from_str(&text).unwrap();
         for (route, operations) in document["paths"].as_object().unwrap() {
-            let prefixes = ["/api/v1/", "/auth/", "/client/api/", "/admin/v1/", "/log/", "/healthz", "/readyz", "/metrics"];
+            let prefixes =
+                ["/api/v1/", "/auth/", "/client/api/", "/admin/v1/", "/admin/auth/", "/log/", "/healthz", "/readyz", "/metrics"];
             assert!(prefixes.iter().any(|prefix| route.starts_with(prefix)), "{path}: {route}");
             for (method, operation) in operations.as_object().unwrap() {
                 for field in ["summary", "operationId", "tags"] {

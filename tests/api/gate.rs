@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::{AccountId, UserId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rewards_ledger::access::Gate;
@@ -26,8 +27,13 @@ async fn all_waiting_requests_are_checked_in_one_statement() {
     let options: PgConnectOptions = database.url.parse().unwrap();
     let pool = connect::pool(&options);
     let gate = Gate::start(connect::gate(&options), pool.clone(), keyring(), RateLimits::default(), &TaskTracker::new());
-    let ask = |user_id| {
-        Box::pin(gate.ask([192, 0, 2, 1].into(), PresentedCredentials::User { user_id, account_id: 1 }, Some(Rule::General)))
+    let ask = |user: i64| {
+        let user_id = UserId(user);
+        Box::pin(gate.ask(
+            [192, 0, 2, 1].into(),
+            PresentedCredentials::User { user_id, account_id: AccountId(1) },
+            Some(Rule::General),
+        ))
     };
     ask(0).await.unwrap();
     let mut holder = options.connect().await.unwrap();
@@ -75,10 +81,10 @@ impl Model {
     }
 }
 
-async fn ask(line: &DedicatedConnection, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
-    let credentials = PresentedCredentials::User { user_id, account_id: 1 };
+async fn ask(dedicated: &DedicatedConnection, user_id: i64, limit: RateLimit, requests: usize, now: DateTime<Utc>) -> Vec<Quota> {
+    let credentials = PresentedCredentials::User { user_id: UserId(user_id), account_id: AccountId(1) };
     let request = GateRequest::new([192, 0, 2, 1].into(), credentials, Some((Rule::General, limit)));
-    let verdicts = gate::answer(line, &keyring(), &vec![request; requests], Some(now)).await.unwrap();
+    let verdicts = gate::answer(dedicated, &keyring(), &vec![request; requests], Some(now)).await.unwrap();
     let quota = |verdict| match verdict {
         Verdict::Seen { quota: Some(quota), .. } => quota,
         other => panic!("{other:?}"),
@@ -89,10 +95,10 @@ async fn ask(line: &DedicatedConnection, user_id: i64, limit: RateLimit, request
 #[test]
 fn windows_stay_fixed_for_any_pattern_of_requests() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let (database, line) = runtime.block_on(async {
+    let (database, dedicated) = runtime.block_on(async {
         let database = database().await;
-        let line = connect::gate(&database.url.parse().unwrap());
-        (database, line)
+        let dedicated = connect::gate(&database.url.parse().unwrap());
+        (database, dedicated)
     });
     let users = AtomicI64::new(0);
     // Milliseconds between requests, now and then negative, and the number of simultaneous requests.
@@ -108,7 +114,7 @@ fn windows_stay_fixed_for_any_pattern_of_requests() {
         let is_forward = history.iter().all(|(gap, _)| *gap >= 0);
         for (gap, asked) in history {
             now += TimeDelta::milliseconds(gap);
-            let quotas = runtime.block_on(ask(&line, user, limit, asked, now));
+            let quotas = runtime.block_on(ask(&dedicated, user, limit, asked, now));
             let granted = model.charge(now, limit, asked);
             prop_assert_eq!(quotas.iter().filter(|quota| !quota.is_exceeded).count(), granted);
             let closes = model.closes_at.unwrap();

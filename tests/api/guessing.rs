@@ -3,13 +3,13 @@
 use rewards_ledger::access::rate_limits::RateLimits;
 use serde_json::{Value, json};
 
-use crate::support::node::{AMPLE_LIMITS, Answer, Node, PASSWORD, User};
+use crate::support::node::{AMPLE_LIMITS, Node, PASSWORD, TestResponse, User};
 
 fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
 }
 
-async fn log_in(node: &Node, ip: &str, email: &str, password: &str) -> Answer {
+async fn log_in(node: &Node, ip: &str, email: &str, password: &str) -> TestResponse {
     let request = node.request("POST", "/auth/login").header("X-Forwarded-For", ip);
     node.send(request.json(&json!({"email": email, "password": password}))).await
 }
@@ -21,12 +21,12 @@ async fn with_user(limits: RateLimits) -> (Node, User) {
     (node, user)
 }
 
-fn quota(answer: &Answer) -> (&str, &str) {
+fn quota(answer: &TestResponse) -> (&str, &str) {
     (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining"))
 }
 
 #[track_caller]
-fn limited(answer: &Answer, ceiling: &str, message: &str) {
+fn limited(answer: &TestResponse, ceiling: &str, message: &str) {
     assert_eq!((answer.status, quota(answer)), (429, (ceiling, "0")), "{}", answer.text);
     let body = answer.json();
     assert_eq!((&body["error"], &body["message"]), (&json!("rate_limit_exceeded"), &json!(message)));

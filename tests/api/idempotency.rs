@@ -162,6 +162,7 @@ async fn request(node: &Node, setup: &Setup, route: &str) -> (String, Value) {
         "/sandbox/wallets/{id}/fund" => (setup.wallet_id, json!({"amount": "1.00"})),
         "/webhooks" => (0, hook),
         "/webhooks/{id}/test" | "/webhooks/{id}/rotate-token" => (post("/webhooks", &hook).await, Value::Null),
+        "/webhooks/{id}/replays" => (post("/webhooks", &hook).await, json!({"since": "2026-01-01T00:00:00Z"})),
         "/webhooks/deliveries/{id}/retry" => {
             (failed_delivery(node, setup, post("/webhooks", &hook).await, &order).await, Value::Null)
         }

@@ -4,13 +4,13 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::node::{Answer, Node, product};
+use crate::support::node::{Node, TestResponse, product};
 
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\n-and-so-on";
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0-and-so-on";
 const WEBP: &[u8] = b"RIFF\x10\0\0\0WEBPVP8 ";
 
-async fn put(node: &Node, product: &Value, content_type: &str, bytes: impl Into<Vec<u8>>) -> Answer {
+async fn put(node: &Node, product: &Value, content_type: &str, bytes: impl Into<Vec<u8>>) -> TestResponse {
     let request = node.by_operator("PUT", &format!("/products/{product}/image"));
     node.send(request.header(CONTENT_TYPE, content_type).body(bytes.into())).await
 }

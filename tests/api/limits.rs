@@ -8,7 +8,7 @@ use rewards_ledger::ledger::expiry;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 
-use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
+use crate::support::node::{AMPLE_LIMITS, Client, Node, TestResponse};
 
 fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
@@ -16,7 +16,7 @@ fn limits(text: &str) -> RateLimits {
 
 /// Returns `X-RateLimit-Limit` and `X-RateLimit-Remaining` of a response that has all three rate limit headers.
 #[track_caller]
-fn quota(answer: &Answer) -> (u32, u32) {
+fn quota(answer: &TestResponse) -> (u32, u32) {
     let number = |name: &str| answer.header(name).parse::<u32>().unwrap_or_else(|_| panic!("{name}: {}", answer.text));
     let now = Utc::now().timestamp();
     let resets = i64::from(number("x-ratelimit-reset"));
@@ -24,13 +24,13 @@ fn quota(answer: &Answer) -> (u32, u32) {
     (number("x-ratelimit-limit"), number("x-ratelimit-remaining"))
 }
 
-fn has_no_quota(answer: &Answer) -> bool {
+fn has_no_quota(answer: &TestResponse) -> bool {
     ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].iter().all(|name| answer.header(name).is_empty())
 }
 
 /// Checks a 429 response in full. Returns its `Retry-After` in seconds.
 #[track_caller]
-fn limited(answer: &Answer, ceiling: u32, message: &str) -> u32 {
+fn limited(answer: &TestResponse, ceiling: u32, message: &str) -> u32 {
     assert_eq!(answer.status, 429, "{}", answer.text);
     assert_eq!(answer.header("content-type"), "application/json");
     let body = answer.json();
@@ -46,7 +46,7 @@ async fn sql(node: &Node, statement: &'static str) {
     sqlx::raw_sql(statement).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
 }
 
-async fn login(node: &Node, ip: &str) -> Answer {
+async fn login(node: &Node, ip: &str) -> TestResponse {
     let request = node.request("POST", "/auth/login").header("X-Forwarded-For", ip).header("Content-Type", "application/json");
     node.send(request.body("{}")).await
 }
@@ -164,7 +164,7 @@ async fn a_burst_over_two_nodes_passes_exactly_the_limit() {
         node.client(&client, "POST", "/orders", json!({}))
     });
     let answers = futures::future::join_all(burst).await;
-    let passed: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 400).collect();
+    let passed: Vec<&TestResponse> = answers.iter().filter(|answer| answer.status == 400).collect();
     assert_eq!(passed.len(), 100);
     let left: BTreeSet<u32> = passed.iter().map(|answer| quota(answer).1).collect();
     assert_eq!(left, (0..100).collect(), "each response has a different remainder");
@@ -207,7 +207,7 @@ async fn one_login_too_many_blocks_the_address_everywhere() {
     }
     let wait = limited(&login(&node, "192.0.2.1").await, 5, BLOCKED);
     assert!((890..=900).contains(&wait), "{wait}");
-    let ends = |answer: &Answer| answer.header("x-ratelimit-reset").to_owned();
+    let ends = |answer: &TestResponse| answer.header("x-ratelimit-reset").to_owned();
     let end = ends(&login(&node, "192.0.2.1").await);
     for node in [&node, &other] {
         let from = |method: &str, path: &str| node.request(method, path).header("X-Forwarded-For", "192.0.2.1");

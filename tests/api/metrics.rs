@@ -1,7 +1,6 @@
 //! The metrics at `/metrics`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use ledger_events::Actor;
 use rewards_ledger::delivery::worker::Worker;
@@ -107,18 +106,16 @@ async fn alerts_and_the_dashboard_query_existing_metrics() {
     node.client(&setup.client, "GET", "/orders", Value::Null).await.data(200);
     let stop = CancellationToken::new();
     let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
-    let told = tokio::time::timeout(DEADLINE, async {
-        loop {
-            let told = node.send(node.request("GET", "/metrics")).await.text;
-            if told.contains("ledger_delivery_health_missing{") {
-                stop.cancel();
-                return told;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    let (told, ()) = tokio::join!(told, watching);
-    let told = told.expect("the figure is shown");
+    let mut told = String::new();
+    let scraping = async {
+        until("the figure is shown", async || {
+            told = node.send(node.request("GET", "/metrics")).await.text;
+            told.contains("ledger_delivery_health_missing{")
+        })
+        .await;
+        stop.cancel();
+    };
+    tokio::join!(scraping, watching);
     let told: BTreeSet<&str> = told.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     let (alerts, dashboard) = (include_str!("../../deploy/alerts.yml"), include_str!("../../deploy/dashboard.json"));
     serde_json::from_str::<Value>(dashboard).unwrap();

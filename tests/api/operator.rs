@@ -119,11 +119,13 @@ async fn stock_is_loaded_as_json_and_as_csv() {
     assert_eq!((&mixed["accepted"], mixed["rejected"].as_array().unwrap().len()), (&json!(2), 2));
 
     let stock = node.operator("GET", &format!("/products/{id}/stock"), Value::Null).await.data(200);
-    let levels = json!([
-        {"denomination": "10.00", "available": 2_501, "allocated": 0},
-        {"denomination": "25.00", "available": 2, "allocated": 0},
-    ]);
-    assert_eq!(stock, json!({"stock": levels}));
+    let level = |denomination: &str, available: i64| {
+        json!({
+            "denomination": denomination, "available": available, "allocated": 0, "expired": 0, "voided": 0, "threshold": null,
+            "is_low": false,
+        })
+    };
+    assert_eq!(stock, json!({"stock": [level("10.00", 2_501), level("25.00", 2)]}));
 
     let head = node.head().await;
     load("", "card_number\nx\n").await.refused(400, "E_VALIDATION_FAILURE");

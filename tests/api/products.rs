@@ -23,6 +23,22 @@ async fn a_client_with_a_copy_of_the_catalogue_learns_of_deactivated_products() 
     assert_eq!(list("?updated_since=2999-01-01T00:00:00Z").await, []);
 }
 
+#[tokio::test]
+async fn a_client_lists_the_products_that_it_names() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let mut ids = vec![];
+    for name in ["A", "B", "C"] {
+        ids.push(node.operator("POST", "/products", product(name)).await.data(201)["id"].as_i64().unwrap());
+    }
+    let path = format!("/products?ids={},{},999999", ids[2], ids[0]);
+    let found = node.client(&client, "GET", &path, Value::Null).await.data(200);
+    let found: Vec<_> = found["products"].as_array().unwrap().iter().map(|product| product["id"].as_i64().unwrap()).collect();
+    assert_eq!(found, [ids[2], ids[0]]);
+    let refused = node.client(&client, "GET", "/products?ids=1,x", Value::Null).await;
+    assert_eq!((refused.status, refused.json()["error"]["messages"]["ids"].is_array()), (400, true));
+}
+
 /// A list copies stored texts into the response without parsing them. The response must not differ because of that.
 #[tokio::test]
 async fn a_product_has_the_same_bytes_in_a_list_and_alone() {

@@ -1,16 +1,18 @@
 //! Every route of both OpenAPI documents, with its permitted callers.
 //!
 //! A new route needs one row in [`table`]; without it, the first test fails. Use `read` for a route that changes
-//! nothing, `change` with a valid body for one that does, and `of_operators` for `/admin/v1`. A new kind of thing in
+//! nothing, `change` with a valid body for one that does, and `of_operators` for `/admin/v1`. A change by clients also
+//! needs the scope that an API key must have: `in_scope`. A new kind of thing in
 //! a path (`/things/{id}`) needs an id in [`things`].
 
 use std::collections::{BTreeSet, HashMap};
 
+use ledger_events::restrictions::Scope;
 use rewards_ledger::access::Role;
 use rewards_ledger::api;
 use serde_json::{Value, json};
 
-use crate::support::node::{Client, Node, User};
+use crate::support::node::{Client, ConsoleUser, Node, User};
 
 /// Callers that a route accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +22,14 @@ pub enum Who {
     Client(&'static str),
     /// Users with at least this role, by token or cookie.
     Portal(&'static str),
-    /// Operators with one of these roles.
+    /// Operators with one of these roles, by token or cookie.
     Operators(&'static [Role]),
+    /// Operators' users of any role, by cookie.
+    Console,
 }
 
 pub const LOGOUT: &str = "POST /auth/logout";
+pub const CONSOLE_LOGOUT: &str = "POST /admin/auth/logout";
 
 /// Roles of users. Each role includes the permissions of the ones before it.
 pub const USER_ROLES: [&str; 3] = ["viewer", "operator", "owner"];
@@ -41,16 +46,23 @@ pub struct Row {
     pub who: Who,
     /// A valid body, for a route that changes something.
     pub change: Option<Body>,
+    /// Scope that an API key needs, on a route for clients.
+    pub scope: Option<Scope>,
     /// True if no account owns the resource that the path names or the response shows.
     pub is_shared: bool,
 }
 
 fn read(route: &'static str, who: Who) -> Row {
-    Row { route, who, change: None, is_shared: false }
+    let scope = matches!(who, Who::Client(_)).then_some(Scope::Read);
+    Row { route, who, change: None, scope, is_shared: false }
 }
 
 fn change(route: &'static str, who: Who, body: Body) -> Row {
-    Row { change: Some(body), ..read(route, who) }
+    Row { change: Some(body), scope: None, ..read(route, who) }
+}
+
+fn in_scope(scope: Scope, row: Row) -> Row {
+    Row { scope: Some(scope), ..row }
 }
 
 /// Operators' routes do not depend on an account or its suspension.
@@ -72,19 +84,45 @@ pub fn table() -> Vec<Row> {
         shared(read("POST /auth/login", Anyone)),
         shared(read("POST /auth/refresh", Anyone)),
         shared(read(LOGOUT, Portal("viewer"))),
+        shared(read("POST /auth/password-reset", Anyone)),
+        shared(read("POST /auth/password-reset/confirm", Anyone)),
+        shared(read("POST /auth/invitations/accept", Anyone)),
+        // These belong to the user who sends the request, not to an account.
+        shared(read("GET /client/api/sessions", Portal("viewer"))),
+        shared(read("DELETE /client/api/sessions/{id}", Portal("viewer"))),
+        shared(read("PUT /client/api/password", Portal("viewer"))),
+        shared(read("GET /client/api/two-factor", Portal("viewer"))),
+        shared(read("POST /client/api/two-factor", Portal("viewer"))),
+        shared(read("POST /client/api/two-factor/confirm", Portal("viewer"))),
+        shared(read("DELETE /client/api/two-factor", Portal("viewer"))),
+        shared(read("GET /client/api/security", Portal("viewer"))),
+        change("PUT /client/api/security", Portal("owner"), |_| json!({"owners_need_two_factor": false})),
+        read("GET /client/api/users", Portal("viewer")),
+        change("PUT /client/api/users/{id}", Portal("owner"), |_| json!({"role": "operator"})),
+        change("DELETE /client/api/users/{id}", Portal("owner"), nothing),
+        read("GET /client/api/users/invitations", Portal("owner")),
+        change("POST /client/api/users/invitations", Portal("owner"), |_| json!({"email": "new@example.com", "role": "viewer"})),
+        change("DELETE /client/api/users/invitations/{id}", Portal("owner"), nothing),
         read("GET /client/api/api-keys", Portal("viewer")),
         change("POST /client/api/api-keys", Portal("owner"), |_| json!({"name": "key"})),
         change("DELETE /client/api/api-keys/{id}", Portal("owner"), nothing),
         change("POST /client/api/api-keys/{id}/rotate-signing-secret", Portal("owner"), nothing),
+        read("GET /client/api/wallets/{id}/notice", Portal("viewer")),
+        change("PUT /client/api/wallets/{id}/notice", Portal("operator"), |_| json!({"below": "10.00"})),
         read("GET /api/v1/orders", Client("viewer")),
-        change(
-            "POST /api/v1/orders",
-            Client("operator"),
-            |things| json!({"product_id": things["products"], "denomination": 10, "quantity": 1}),
+        in_scope(
+            Scope::Orders,
+            change(
+                "POST /api/v1/orders",
+                Client("operator"),
+                |things| json!({"product_id": things["products"], "denomination": 10, "quantity": 1}),
+            ),
         ),
+        read("GET /api/v1/orders/stats", Client("viewer")),
         read("GET /api/v1/orders/{id}", Client("viewer")),
-        read("GET /api/v1/orders/{id}/vouchers", Client("operator")),
-        change("POST /api/v1/orders/{id}/cancel", Client("operator"), nothing),
+        in_scope(Scope::Orders, read("GET /api/v1/orders/{id}/vouchers", Client("operator"))),
+        read("GET /api/v1/orders/{id}/history", Client("viewer")),
+        in_scope(Scope::Orders, change("POST /api/v1/orders/{id}/cancel", Client("operator"), nothing)),
         shared(read("GET /api/v1/products", Client("viewer"))),
         shared(read("GET /api/v1/products/{id}", Client("viewer"))),
         shared(read("GET /api/v1/products/images", Client("viewer"))),
@@ -99,32 +137,54 @@ pub fn table() -> Vec<Row> {
         read("GET /api/v1/transactions", Client("viewer")),
         read("GET /api/v1/transactions/{id}", Client("viewer")),
         read("GET /api/v1/webhooks", Client("viewer")),
-        change(
-            "POST /api/v1/webhooks",
-            Client("operator"),
-            |_| json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]}),
+        in_scope(
+            Scope::Webhooks,
+            change(
+                "POST /api/v1/webhooks",
+                Client("operator"),
+                |_| json!({"name": "a", "url": "https://example.com/hook", "events": ["order.created"]}),
+            ),
         ),
         read("GET /api/v1/webhooks/{id}", Client("viewer")),
-        change("PUT /api/v1/webhooks/{id}", Client("operator"), |_| json!({"is_active": false})),
-        change("POST /api/v1/webhooks/{id}/rotate-token", Client("operator"), nothing),
-        change("DELETE /api/v1/webhooks/{id}", Client("operator"), nothing),
+        read("GET /api/v1/webhooks/{id}/explanation", Client("viewer")),
+        read("GET /api/v1/webhooks/{id}/stats", Client("viewer")),
+        in_scope(Scope::Webhooks, change("PUT /api/v1/webhooks/{id}", Client("operator"), |_| json!({"is_active": false}))),
+        in_scope(Scope::Webhooks, change("POST /api/v1/webhooks/{id}/rotate-token", Client("operator"), nothing)),
+        in_scope(Scope::Webhooks, change("DELETE /api/v1/webhooks/{id}", Client("operator"), nothing)),
         read("GET /api/v1/webhooks/deliveries", Client("viewer")),
         read("GET /api/v1/webhooks/deliveries/{id}", Client("viewer")),
         read("GET /api/v1/webhooks/deliveries/stats", Client("viewer")),
-        change("POST /api/v1/webhooks/deliveries/{id}/retry", Client("operator"), nothing),
-        change("POST /api/v1/webhooks/{id}/test", Client("operator"), nothing),
+        in_scope(Scope::Webhooks, change("POST /api/v1/webhooks/deliveries/{id}/retry", Client("operator"), nothing)),
+        in_scope(Scope::Webhooks, change("POST /api/v1/webhooks/{id}/test", Client("operator"), nothing)),
+        read("GET /api/v1/webhooks/{id}/replays", Client("viewer")),
+        in_scope(
+            Scope::Webhooks,
+            change("POST /api/v1/webhooks/{id}/replays", Client("operator"), |_| json!({"since": "2026-01-01T00:00:00Z"})),
+        ),
+        read("GET /api/v1/events", Client("viewer")),
         read("GET /api/v1/beneficiaries", Client("viewer")),
-        change("POST /api/v1/beneficiaries", Client("owner"), |_| beneficiary()),
+        in_scope(Scope::Payouts, change("POST /api/v1/beneficiaries", Client("owner"), |_| beneficiary())),
         read("GET /api/v1/beneficiaries/{id}", Client("viewer")),
-        change("DELETE /api/v1/beneficiaries/{id}", Client("owner"), nothing),
+        in_scope(Scope::Payouts, change("DELETE /api/v1/beneficiaries/{id}", Client("owner"), nothing)),
         read("GET /api/v1/payouts", Client("viewer")),
-        change("POST /api/v1/payouts", Client("owner"), payout),
+        in_scope(Scope::Payouts, change("POST /api/v1/payouts", Client("owner"), payout)),
         read("GET /api/v1/payouts/{id}", Client("viewer")),
-        change("POST /api/v1/payouts/{id}/cancel", Client("owner"), nothing),
-        change("POST /api/v1/sandbox/wallets/{id}/fund", Client("operator"), |_| json!({"amount": "1.00"})),
+        in_scope(Scope::Payouts, change("POST /api/v1/payouts/{id}/cancel", Client("owner"), nothing)),
+        shared(read("GET /client/api/outbox", Portal("owner"))),
+        in_scope(
+            Scope::Orders,
+            change("POST /api/v1/sandbox/wallets/{id}/fund", Client("operator"), |_| json!({"amount": "1.00"})),
+        ),
         of_operators("GET /admin/v1/accounts", ANY),
         of_operators("POST /admin/v1/accounts", ADMIN),
+        of_operators("GET /admin/v1/accounts/{id}", ANY),
         of_operators("PUT /admin/v1/accounts/{id}", ADMIN),
+        of_operators("GET /admin/v1/accounts/{id}/credentials", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/deliveries", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/discounts", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/limits", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/wallets", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/webhooks", ANY),
         of_operators("POST /admin/v1/accounts/{id}/credentials", ADMIN),
         of_operators("PUT /admin/v1/accounts/{id}/discounts", ADMIN),
         of_operators("GET /admin/v1/accounts/{id}/users", ANY),
@@ -135,19 +195,28 @@ pub fn table() -> Vec<Row> {
         of_operators("DELETE /admin/v1/users/{id}/sessions", ADMIN),
         of_operators("PUT /admin/v1/credentials/{id}", ADMIN),
         of_operators("DELETE /admin/v1/credentials/{id}", ADMIN),
+        of_operators("GET /admin/v1/ip-blocks", ANY),
         of_operators("DELETE /admin/v1/ip-blocks/{ip}", ADMIN),
+        of_operators("GET /admin/v1/search", ANY),
+        of_operators("GET /admin/v1/webhooks/{id}", ANY),
+        of_operators("GET /admin/v1/deliveries/{id}", ANY),
         of_operators("GET /admin/v1/wallets/{id}", ANY),
         of_operators("GET /admin/v1/wallets/{id}/statement", ANY),
+        of_operators("GET /admin/v1/wallets/{id}/transactions", ANY),
         of_operators("POST /admin/v1/wallets/{id}/fund", FINANCE),
         of_operators("POST /admin/v1/wallets/{id}/adjust", FINANCE),
         of_operators("GET /admin/v1/categories", ANY),
         of_operators("POST /admin/v1/categories", ADMIN),
         of_operators("GET /admin/v1/products", ANY),
         of_operators("POST /admin/v1/products", ADMIN),
+        of_operators("GET /admin/v1/products/{id}", ANY),
         of_operators("PUT /admin/v1/products/{id}", ADMIN),
+        of_operators("GET /admin/v1/products/{id}/image", ANY),
         of_operators("PUT /admin/v1/products/{id}/image", ADMIN),
         of_operators("GET /admin/v1/products/{id}/stock", ANY),
         of_operators("POST /admin/v1/products/{id}/vouchers", ADMIN),
+        of_operators("POST /admin/v1/products/{id}/vouchers/void", ADMIN),
+        of_operators("PUT /admin/v1/products/{id}/stock-threshold", ADMIN),
         of_operators("GET /admin/v1/orders", ANY),
         of_operators("GET /admin/v1/orders/{id}", ANY),
         of_operators("GET /admin/v1/orders/{id}/history", ANY),
@@ -157,7 +226,23 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/replays/{id}", ANY),
         of_operators("POST /admin/v1/replays/{id}/cancel", ADMIN),
         of_operators("GET /admin/v1/events", ANY),
+        of_operators("GET /admin/v1/operations", ANY),
         of_operators("GET /admin/v1/orders/{id}/receipt", ANY),
+        of_operators("GET /admin/v1/operators", ADMIN),
+        of_operators("POST /admin/v1/operators", ADMIN),
+        of_operators("PUT /admin/v1/operators/{id}", ADMIN),
+        of_operators("DELETE /admin/v1/operators/{id}", ADMIN),
+        of_operators("DELETE /admin/v1/operators/{id}/two-factor", ADMIN),
+        of_operators("GET /admin/v1/operator-tokens", ADMIN),
+        of_operators("POST /admin/v1/operator-tokens", ADMIN),
+        of_operators("DELETE /admin/v1/operator-tokens/{id}", ADMIN),
+        of_operators("GET /admin/v1/audit", ANY),
+        shared(read("POST /admin/auth/login", Anyone)),
+        of_operators("GET /admin/auth/session", Who::Console),
+        of_operators(CONSOLE_LOGOUT, Who::Console),
+        of_operators("POST /admin/auth/two-factor", Who::Console),
+        of_operators("POST /admin/auth/two-factor/confirm", Who::Console),
+        of_operators("POST /admin/auth/two-factor/remove", Who::Console),
         shared(read("GET /log/{shard}/checkpoint", Anyone)),
         shared(read("GET /log/{shard}/keys", Anyone)),
         shared(read("GET /log/{shard}/proof/consistency", Anyone)),
@@ -176,7 +261,12 @@ pub fn table() -> Vec<Row> {
         of_operators("POST /admin/v1/reconciliation/statements/{id}/lines/{line}/decide", FINANCE),
         of_operators("POST /admin/v1/reconciliation/statements/{id}/lines/{line}/revoke", FINANCE),
         of_operators("GET /admin/v1/payouts", ANY),
+        of_operators("GET /admin/v1/payouts/{id}", ANY),
         of_operators("PUT /admin/v1/payouts/{id}", FINANCE),
+        of_operators("GET /admin/v1/approvals", ANY),
+        of_operators("GET /admin/v1/approvals/{id}", ANY),
+        of_operators("POST /admin/v1/approvals/{id}/approve", FINANCE),
+        of_operators("POST /admin/v1/approvals/{id}/reject", FINANCE),
     ]
 }
 
@@ -196,6 +286,8 @@ pub struct World {
     pub key: Client,
     /// A viewer, an operator and an owner, in this order.
     pub users: Vec<User>,
+    /// An admin who has signed in to the console.
+    pub operator: ConsoleUser,
     pub things: Things,
 }
 
@@ -214,6 +306,8 @@ pub async fn world(node: &Node) -> World {
     for role in USER_ROLES {
         users.push(node.user(key.account_id, role).await);
     }
+    let invited = json!({"email": "grace@example.com", "role": "viewer"});
+    let invited = node.bearer(&users[2].access_token, "POST", "/client/api/users/invitations", invited).await.data(201);
     let id = |value: &Value| value.as_i64().unwrap();
     let mut things = HashMap::from([
         ("beneficiaries", id(&ada["id"])),
@@ -227,10 +321,11 @@ pub async fn world(node: &Node) -> World {
         ("credentials", spare.credential_id),
         ("accounts", key.account_id),
         ("users", users[0].id),
+        ("invitations", id(&invited["id"])),
     ]);
     let paid = node.client(&key, "POST", "/payouts", payout(&things)).await.data(201);
     things.insert("payouts", id(&paid["id"]));
-    World { key, users, things }
+    World { key, users, operator: node.console_user(Role::Admin).await, things }
 }
 
 /// An id that no resource has.
@@ -284,4 +379,11 @@ fn the_table_has_every_route_and_no_other() {
     let missing: Vec<_> = routes.difference(&rows).collect();
     let unknown: Vec<_> = rows.difference(&routes).collect();
     assert!(missing.is_empty() && unknown.is_empty(), "routes without a row: {missing:#?}\nrows without a route: {unknown:#?}");
+}
+
+#[test]
+fn every_route_of_clients_has_a_scope() {
+    let missing: Vec<_> =
+        table().iter().filter(|row| matches!(row.who, Who::Client(_)) && row.scope.is_none()).map(|row| row.route).collect();
+    assert!(missing.is_empty(), "routes without a scope: {missing:#?}");
 }

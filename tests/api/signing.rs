@@ -1,6 +1,7 @@
 //! Signed requests: which credentials must sign, and which signatures are refused.
 
 use chrono::Utc;
+use ledger_events::{AccountId, CredentialId};
 use rewards_ledger::access::request_signature::{header, sign};
 use rewards_ledger::ledger::{CommandResult as Outcome, commands};
 use rewards_ledger::secrets::seal::random_secret;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::support::ledger::run;
-use crate::support::node::{AMPLE_LIMITS, Answer, Client, Node};
+use crate::support::node::{AMPLE_LIMITS, Client, Node, TestResponse};
 
 #[tokio::test]
 async fn the_signing_secret_is_shown_once_when_it_is_made() {
@@ -43,7 +44,11 @@ async fn a_new_linked_webhook_gets_the_rotated_secret_as_its_token() {
     let client = node.account("Acme").await;
     let (account_id, credential_id) = (client.account_id, client.credential_id);
     let new_secret = random_secret();
-    let rotate = commands::RotateSigningSecret { account_id, credential_id, new_secret: new_secret.clone() };
+    let rotate = commands::RotateSigningSecret {
+        account_id: AccountId(account_id),
+        credential_id: CredentialId(credential_id),
+        new_secret: new_secret.clone(),
+    };
     let Outcome::Signing { credential, signing_secret } = run(&node.ledger, rotate.clone()).await else { panic!() };
     assert!(credential.has_signing_secret && !credential.hmac_required);
     assert_eq!(signing_secret.as_ref(), Some(&new_secret));
@@ -70,7 +75,7 @@ async fn signing_client(node: &Node) -> (Client, String) {
 }
 
 /// Sends a request with exactly these bytes and, if given, this signature.
-async fn send(node: &Node, client: &Client, method: &str, target: &str, body: &[u8], signature: Option<&str>) -> Answer {
+async fn send(node: &Node, client: &Client, method: &str, target: &str, body: &[u8], signature: Option<&str>) -> TestResponse {
     let mut headers = vec![("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("Content-Type", "application/json")];
     headers.extend(signature.map(|signature| ("X-Signature", signature)));
     node.raw(method, target, &headers, body).await
@@ -178,7 +183,15 @@ async fn requiring_signatures_and_rotating_apply_to_the_next_request_on_every_no
         get(node, Some(&signed(first))).await.data(200);
     }
     let (account_id, credential_id) = (client.account_id, client.credential_id);
-    run(&node.ledger, commands::RotateSigningSecret { account_id, credential_id, new_secret: second.clone() }).await;
+    run(
+        &node.ledger,
+        commands::RotateSigningSecret {
+            account_id: AccountId(account_id),
+            credential_id: CredentialId(credential_id),
+            new_secret: second.clone(),
+        },
+    )
+    .await;
     for node in [&other, &node] {
         get(node, Some(&signed(first))).await.refused(401, "E_HMAC_SIGNATURE_INVALID");
         get(node, Some(&signed(second.expose()))).await.data(200);

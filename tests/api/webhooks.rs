@@ -2,7 +2,7 @@
 
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse as Received;
 
@@ -12,7 +12,7 @@ use crate::support::shop::{DEADLINE, receiver, worker};
 
 async fn project(node: &Node) {
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
-    while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
+    while projector.step(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ledger_events::WebhookId;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -13,11 +14,11 @@ use crate::support::shop::{DEADLINE, Shop, receiver};
 use crate::support::wait::{until, until_true};
 
 /// Identity of a delivery: its event and its webhook.
-type Made = (Uuid, i64);
+type Made = (Uuid, WebhookId);
 
 /// Returns every delivery with its id.
 async fn ids(shop: &Shop) -> BTreeMap<Made, i64> {
-    let rows: Vec<(Uuid, i64, i64)> =
+    let rows: Vec<(Uuid, WebhookId, i64)> =
         sqlx::query_as("SELECT event_id, webhook_id, id FROM deliveries").fetch_all(shop.pool()).await.unwrap();
     rows.into_iter().map(|(event, webhook, id)| ((event, webhook), id)).collect()
 }
@@ -61,7 +62,7 @@ async fn deliveries_are_rebuilt_while_a_worker_sends_and_retries_them() {
             while !written.is_cancelled() {
                 shop.orders(shop.customer.account_id, 3).await;
                 shop.project().await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await; // the pace of the load
             }
         }
     });

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ledger_events::OrderId;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rust_decimal::Decimal;
 
@@ -62,6 +63,6 @@ async fn a_rebuild_loses_nothing_for_two_writing_nodes_and_a_reader() {
     assert!(report.is_clean(), "{:#?}", report.differences);
     let mut acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
     acknowledged.sort_unstable();
-    let stored: Vec<i64> = sqlx::query_scalar("SELECT id FROM orders ORDER BY id").fetch_all(shop.pool()).await.unwrap();
+    let stored: Vec<OrderId> = sqlx::query_scalar("SELECT id FROM orders ORDER BY id").fetch_all(shop.pool()).await.unwrap();
     assert_eq!(stored, acknowledged);
 }

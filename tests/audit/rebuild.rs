@@ -9,9 +9,10 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 23] = [
+const TABLES: [&str; 25] = [
     "accounts",
     "credentials",
+    "credential_restrictions",
     "users",
     "categories",
     "products",
@@ -23,6 +24,7 @@ const TABLES: [&str; 23] = [
     "beneficiaries",
     "payouts",
     "bank_statements",
+    "approvals",
     "daily_totals",
     "webhook_audience",
     "webhook_envelopes",
@@ -39,7 +41,7 @@ const TABLES: [&str; 23] = [
 /// Makes one of everything that can happen, and brings the counts of the lists up to the head.
 async fn history(shop: &Shop) {
     shop.eventful().await;
-    while shop.projector().count(SHARD).await.unwrap() != maintain::Step::Idle {}
+    while shop.projector().count(SHARD).await.unwrap() != maintain::CountStep::Idle {}
 }
 
 /// Returns every row of every projection, including ids.

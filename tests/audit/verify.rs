@@ -20,6 +20,25 @@ async fn an_untouched_ledger_is_clean() {
     assert!(report.counts.events > 20 && report.counts.deliveries > 5 && report.counts.vouchers == 5, "{:?}", report.counts);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_or_lost_approval_is_named() {
+    let shop = Shop::open().await;
+    shop.approvals().await;
+    shop.project().await;
+    assert_eq!(verify(&shop.options, |_| {}).await.unwrap().differences.len(), 0);
+    shop.tamper(
+        "UPDATE approvals SET status = 'PENDING', decided_at = NULL WHERE status = 'GRANTED';
+         UPDATE approvals SET requested = jsonb_set(requested::jsonb, '{amount}', '\"9.00\"')::json WHERE payout_id IS NOT NULL;
+         DELETE FROM approvals WHERE status = 'REJECTED'",
+    )
+    .await;
+    let report = verify(&shop.options, |_| {}).await.unwrap();
+    let lines: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    for expected in ["approvals 1: decided_at is null", "approvals 2 is missing", "approvals 3: requested is"] {
+        assert!(lines.iter().any(|line| line.contains(expected)), "{expected}: {lines:#?}");
+    }
+}
+
 /// Changes to the database, each with the line that the report must contain. `…` matches anything.
 const TAMPERINGS: &[(&str, &str)] = &[
     (
@@ -170,7 +189,7 @@ const OF_OPERATORS: &[(&str, &str)] = &[
     ("UPDATE vault.operators SET name = 'mallory' WHERE id = 2", "vault.operators 2: name_hash is \"…\", the log says \""),
     ("DELETE FROM vault.texts WHERE kind = 'operator.name' AND id = 2", "vault.operators 2: name_hash is null, the log says \""),
     ("UPDATE vault.operators SET created_at = 'epoch' WHERE id = 2", "vault.operators 2: created_at is \"1970-"),
-    ("INSERT INTO vault.operators (name, role, token_hash) VALUES ('mallory', 'admin', '')", "vault.operators 3 is not in the log"),
+    ("INSERT INTO vault.operators (name, role, token_hash) VALUES ('mallory', 'admin', '')", "vault.operators…is not in the log"),
     ("DELETE FROM vault.operators WHERE id = 2", "vault.operators 2 is missing"),
     ("UPDATE events SET version = 5 WHERE type = 'OperatorTokenRevoked'", "operator 1 has version 5 instead of 2"),
     (

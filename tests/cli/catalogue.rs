@@ -34,6 +34,8 @@ async fn a_product_is_made_changed_and_given_an_image() {
     assert_eq!((&changed["name"], &changed["terms"]), (&json!("Card"), &json!("None.")));
     assert!(!admin(&["product", "change", &id]).await.status.success(), "nothing to change");
 
+    assert_eq!(done(&["product", "show", &id]).await, changed);
+
     let file = directory.path().join("image");
     std::fs::write(&file, b"\x89PNG\r\n\x1a\n-and-so-on").unwrap();
     let file = file.to_str().unwrap();

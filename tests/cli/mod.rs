@@ -5,6 +5,7 @@ mod catalogue;
 mod demo;
 mod embedded;
 mod help;
+mod operators;
 mod payouts;
 mod promises;
 mod remote;

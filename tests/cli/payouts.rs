@@ -37,6 +37,8 @@ async fn payouts_are_requested_and_settled() {
     let failed = admin(&["failed", &second, "--reason", "no such account"]).await;
     let failed: Value = serde_json::from_str(&out(&failed)).unwrap();
     assert_eq!((&failed["status"], &failed["failure_reason"]), (&json!("FAILED"), &json!("no such account")));
+    let shown = admin(&["show", &second]).await;
+    assert_eq!(serde_json::from_str::<Value>(&out(&shown)).unwrap(), failed);
     let late = admin(&["failed", &first]).await;
     assert_eq!(late.status.code(), Some(1));
     assert!(err(&late).contains("E_CONFLICT"), "{}", err(&late));

@@ -117,7 +117,7 @@ async fn run_held_up(shop: &Shop, command: &mut Command) -> Output {
         let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'events'::regclass AND NOT granted
                         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
         until("the command reads the log", async || sqlx::query_scalar(waits).fetch_one(&mut holder).await.unwrap()).await;
-        tokio::time::sleep(BAR).await;
+        tokio::time::sleep(BAR).await; // a bar appears only after this time
         sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     };
     let ((), done) = tokio::join!(hold, run(command));

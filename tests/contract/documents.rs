@@ -7,8 +7,16 @@ use crate::support::repository;
 /// Directories whose paths the documents name.
 const ROOTS: [&str; 11] =
     ["src/", "events/", "projections/", "crates/", "tests/", "benches/", "examples/", "docs/", "deploy/", "migrations/", ".ci/"];
-/// Documents whose paths must exist today. Decisions and the changelog name files of their time.
-const MAPS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
+/// Documents whose paths must exist today, with all of `docs/` and of the crates. Decisions and the changelog name files of
+/// their time.
+const MAPS: [&str; 6] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "VERSIONING.md", "deploy/README.md"];
+
+/// Returns the documents of [`MAPS`], those in `docs/`, and each crate's README, as paths in the repository.
+fn maps() -> Vec<String> {
+    let crates = std::fs::read_dir(repository("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let crates = crates.map(|name| format!("crates/{name}/README.md"));
+    MAPS.map(str::to_owned).into_iter().chain(documents("docs/")).chain(crates).collect()
+}
 
 /// Returns every document in a directory, as paths in the repository.
 fn documents(directory: &str) -> Vec<String> {
@@ -56,8 +64,11 @@ fn every_link_between_documents_leads_to_a_file() {
 #[test]
 fn every_path_that_a_map_names_exists() {
     let mut lost = vec![];
-    for document in MAPS {
-        let paths = paths(&read(document)).into_iter().filter(|path| !repository(path).exists());
+    for document in maps() {
+        // A path in a crate's README starts at the crate or at the repository.
+        let directory = Path::new(&document).parent().unwrap();
+        let exists = |path: &String| repository(path).exists() || repository(directory.join(path).to_str().unwrap()).exists();
+        let paths = paths(&read(&document)).into_iter().filter(|path| !exists(path));
         lost.extend(paths.map(|path| format!("{document}: {path}")));
     }
     assert!(lost.is_empty(), "{}", lost.join("\n"));

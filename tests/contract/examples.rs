@@ -84,7 +84,9 @@ fn documents_name_every_code_and_header() {
         for (route, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let mut schemes = operation["security"].as_array().unwrap().iter();
-                let needs_origin = method != "get" && schemes.any(|scheme| scheme.get("PortalSession").is_some());
+                let is_session =
+                    |scheme: &Value| ["PortalSession", "ConsoleSession"].iter().any(|name| scheme.get(name).is_some());
+                let needs_origin = method != "get" && schemes.any(is_session);
                 let mut parameters = operation["parameters"].as_array().unwrap().iter();
                 let has_origin = parameters.any(|parameter| parameter["$ref"] == "#/components/parameters/Origin");
                 assert_eq!(has_origin, needs_origin, "{path}: {method} {route}");

@@ -5,7 +5,7 @@ use rewards_ledger::api::error::Code;
 use serde_json::{Value, json};
 
 use super::documents;
-use crate::support::node::{Answer, Node, Setup, User};
+use crate::support::node::{Node, Setup, TestResponse, User};
 
 /// Bodies that are not JSON, or that no operation accepts.
 const BODIES: [&[u8]; 26] = [
@@ -247,7 +247,7 @@ impl Hurler {
         self.judge(what, &answer);
     }
 
-    fn judge(&mut self, what: &str, answer: &Answer) {
+    fn judge(&mut self, what: &str, answer: &TestResponse) {
         if answer.status < 400 {
             return;
         }

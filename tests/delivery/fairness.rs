@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ledger_events::WebhookId;
 use ledger_events::webhook::WebhookEventType;
 use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::{Receiver, ReceiverResponse};
@@ -64,7 +65,7 @@ async fn a_hanging_endpoint_with_a_thousand_due_delays_no_other() {
     shop.project().await;
     let (late, _) = shop.account("late").await;
     let (good, _) = shop.webhook_for(late, &format!("{}/good", receiver.url()), &[WebhookEventType::OrderCreated]).await;
-    assert_eq!(good, 14);
+    assert_eq!(good, WebhookId(14));
     until_within(HANGING / 2, "one delivery is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
     shop.orders(late, 20).await;
     shop.project().await;
@@ -87,7 +88,7 @@ async fn however_many_endpoints_hang_the_others_are_served() {
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
     shop.orders(shop.customer.account_id, 200).await;
     shop.project().await;
-    assert_eq!(good, 61);
+    assert_eq!(good, WebhookId(61));
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 32;
     worker.settings.max_in_flight_per_webhook = 16;
@@ -105,7 +106,7 @@ async fn hundreds_of_new_hanging_endpoints_delay_no_healthy_endpoint() {
     let shop = Shop::open().await;
     let (receiver, hanging) = hanging_receiver().await;
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
-    assert_eq!(good, 1);
+    assert_eq!(good, WebhookId(1));
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND status = 'delivered'";
     let until_delivered = async |wanted: i64| {
         until_within(HANGING, "the good endpoint gets its deliveries", async || count(shop.pool(), delivered).await >= wanted)
@@ -175,7 +176,7 @@ async fn fast_endpoints_that_hang_together_delay_no_other_account() {
     shop.orders(other, 100).await;
     shop.orders(new_account, 100).await;
     shop.project().await;
-    assert_eq!((known, new), (5, 6));
+    assert_eq!((known, new), (WebhookId(5), WebhookId(6)));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id IN (5, 6) AND status <> 'delivered'";
     let what = "the others, including a new one, get their deliveries before a hanging send ends";
     until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
@@ -214,15 +215,9 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     shop.project().await;
     let before = order.lock().unwrap().len();
     let name = quiet.to_string();
-    let arrived = tokio::time::timeout(HANGING / 2, async {
-        loop {
-            if let Some(at) = order.lock().unwrap().iter().position(|id| *id == name) {
-                return at;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    });
-    let at = arrived.await.unwrap();
+    let position = || order.lock().unwrap().iter().position(|id| *id == name);
+    until_within(HANGING / 2, "the other account's delivery arrives", async || position().is_some()).await;
+    let at = position().unwrap();
     // The delivery comes after the ones in flight, and after those sent while it was found and claimed. It comes
     // before half of the remaining backlog.
     assert!(at < before + (4_000 - before) / 2, "{at} after {before}");

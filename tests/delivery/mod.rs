@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::WebhookId;
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries;
 use rewards_ledger::delivery::record;
@@ -142,7 +143,7 @@ async fn failures_are_retried_by_the_schedule_and_the_fifth_is_the_last() {
     assert_eq!((requests.len(), events.len()), (5, 1));
 }
 
-async fn deactivate(shop: &Shop, webhook_id: i64) {
+async fn deactivate(shop: &Shop, webhook_id: WebhookId) {
     let change = WebhookChange { is_active: Some(false), ..WebhookChange::default() };
     shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
     shop.project().await;
@@ -170,7 +171,7 @@ async fn deactivation_fails_pending_deliveries_and_a_2xx_in_flight_still_counts(
         ended.push(worker.send(claimed).await.unwrap());
     }
     assert_eq!(worker.record(SHARD, &ended).await.unwrap(), 2);
-    let outcomes: Vec<(i64, String, i16)> =
+    let outcomes: Vec<(WebhookId, String, i16)> =
         sqlx::query_as("SELECT webhook_id, status, attempt_count FROM delivery_state ORDER BY webhook_id, attempt_count DESC")
             .fetch_all(shop.pool())
             .await
@@ -220,7 +221,7 @@ async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
     let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
-    // The claimed delivery waits for its turn.
+    // The claimed delivery waits for its turn. The two pauses separate the times that are compared below.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let later: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(shop.pool()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -370,7 +371,7 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
     let mut worker = shop.worker(&receiver, Duration::from_secs(3));
     worker.settings.max_in_flight = 32;
     let healthy = "SELECT count(*) FROM delivery_state WHERE status = 'pending' AND webhook_id = 2";
-    assert_eq!(good, 2);
+    assert_eq!(good, WebhookId(2));
     run_until_none(worker, healthy).await;
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await, 100);
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE leased_until IS NOT NULL").await, 0);

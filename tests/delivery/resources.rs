@@ -58,15 +58,13 @@ async fn more_endpoints_than_descriptors_all_get_their_deliveries() {
     // A visitor with a new connection is answered in the meantime, with an answer that needs the database.
     let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(20)).build().unwrap();
     let mut most = 0;
-    let done = tokio::time::timeout(program::DEADLINE, async {
-        while count(shop.pool(), DELIVERED).await < deliveries {
-            most = most.max(program::descriptors(program.id()));
-            let ready = visitor.get(format!("{}/readyz", program.url())).send().await.unwrap();
-            assert_eq!(ready.status(), 200);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    done.await.expect("all are delivered");
+    until("all are delivered", async || {
+        most = most.max(program::descriptors(program.id()));
+        let ready = visitor.get(format!("{}/readyz", program.url())).send().await.unwrap();
+        assert_eq!(ready.status(), 200);
+        count(shop.pool(), DELIVERED).await >= deliveries
+    })
+    .await;
     assert!(most > DESCRIPTORS / 5, "the available descriptors are used: {most}");
     let attempts = "SELECT count(*) FROM delivery_attempts WHERE attempt = 1 AND error IS NULL AND response_status = 200";
     assert_eq!(count(shop.pool(), attempts).await, deliveries, "each at its first attempt");

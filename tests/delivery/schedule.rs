@@ -9,12 +9,12 @@ use sqlx::AssertSqlSafe;
 use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::{Certificate, Receiver, ReceiverResponse, ReceiverSettings};
 
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::telemetry::Metrics;
 
 use crate::support::program::Program;
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
-use crate::support::wait::{is_true, until_true};
+use crate::support::wait::{is_true, until, until_true};
 use crate::support::{ledger, postgres};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,16 +46,14 @@ async fn five_attempts_one_two_four_and_eight_bases_apart() {
     assert_eq!(program.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
 
     let get = async |path: &str| program.call(&client, "GET", path, None, &Value::Null).await.unwrap().1;
-    let failed = tokio::time::timeout(Duration::from_secs(60), async {
-        loop {
-            let list = get("/webhooks/deliveries?status=failed").await;
-            if let Some(delivery) = list["deliveries"].as_array().unwrap().first() {
-                return delivery.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    let failed = failed.await.expect("the delivery fails for good");
+    let mut failed = None;
+    until("the delivery fails for good", async || {
+        let list = get("/webhooks/deliveries?status=failed").await;
+        failed = list["deliveries"].as_array().unwrap().first().cloned();
+        failed.is_some()
+    })
+    .await;
+    let failed = failed.unwrap();
     assert_eq!((&failed["attempt_count"], &failed["response_status"]), (&json!(5), &json!(503)));
     let detail = get(&format!("/webhooks/deliveries/{}", failed["id"])).await;
     let attempts = detail["attempts"].as_array().unwrap();
@@ -84,7 +82,7 @@ async fn a_new_delivery_does_not_wait_for_the_slow_timer() {
     let running = tokio::spawn(worker.run(stop.clone()));
     for _ in 0..3 {
         shop.order(1).await;
-        while shop.projector().step(SHARD).await.unwrap() != Step::Idle {}
+        while shop.projector().step(SHARD).await.unwrap() != ProjectionStep::Idle {}
         tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("the projector wakes the worker").unwrap();
     }
     stop.cancel();

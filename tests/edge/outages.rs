@@ -3,11 +3,11 @@
 use chrono::Utc;
 use serde_json::{Value, json};
 
-use crate::support::node::{Answer, Node};
+use crate::support::node::{Node, TestResponse};
 
 /// Returns the limit and the remaining requests of a response that has all three headers.
 #[track_caller]
-fn quota(answer: &Answer) -> (u32, u32) {
+fn quota(answer: &TestResponse) -> (u32, u32) {
     let number =
         |name: &str| answer.header(name).parse::<u32>().unwrap_or_else(|_| panic!("{name}: {} {}", answer.status, answer.text));
     assert!(i64::from(number("x-ratelimit-reset")) >= Utc::now().timestamp());

@@ -18,7 +18,7 @@ async fn drip(wires: &mut [Wire]) {
         for wire in wires.iter_mut() {
             _ = wire.stream.write(b"a").await; // fails on a connection that the node has closed
         }
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await; // the pace of a slow client
     }
 }
 
@@ -75,7 +75,7 @@ async fn a_body_that_comes_too_slowly_is_refused() {
         let (mut reader, mut writer) = stream.into_split();
         let dripping = tokio::spawn(async move {
             while writer.write_all(b" ").await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                tokio::time::sleep(Duration::from_millis(200)).await; // the pace of a slow client
             }
         });
         let mut answer = vec![];
@@ -111,7 +111,7 @@ async fn connections_per_address_are_limited_except_for_a_trusted_proxy() {
     assert_eq!(open(&mut proxy), 10);
     for wires in [&mut one, &mut other] {
         // A connection is idle once the node has noted its response as written, which may be after the client has read it.
-        // The order of two neighbours may therefore differ from the client's: src/http/places.rs tests the exact order.
+        // The order of two neighbours may therefore differ from the client's: src/http/slots.rs tests the exact order.
         let kept: Vec<usize> = (0..10).filter(|n| !wires[*n].has_ended()).collect();
         assert!(kept.contains(&9), "the newest connection is kept: {kept:?}");
         for n in kept {

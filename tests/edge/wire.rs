@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::node::{Answer, Node};
+use crate::support::node::{Node, TestResponse};
 use crate::support::program::{DEADLINE, Program};
 
 /// Parses the address of a node's URL, for example `http://127.0.0.1:4711`.
@@ -38,7 +38,7 @@ impl Wire {
     }
 
     /// Reads the next response. Returns `None` if the connection closes first.
-    pub async fn try_answer(&mut self) -> Option<Answer> {
+    pub async fn try_answer(&mut self) -> Option<TestResponse> {
         let reading = async {
             let end = loop {
                 if let Some(end) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -61,12 +61,12 @@ impl Wire {
                 }
             }
             let text = String::from_utf8(self.read.drain(..length).collect()).unwrap();
-            Some(Answer { status, headers, text })
+            Some(TestResponse { status, headers, text })
         };
         tokio::time::timeout(DEADLINE, reading).await.expect("the response arrives in time")
     }
 
-    pub async fn answer(&mut self) -> Answer {
+    pub async fn answer(&mut self) -> TestResponse {
         self.try_answer().await.expect("a response arrives before the connection closes")
     }
 
@@ -86,7 +86,7 @@ impl Wire {
 }
 
 #[track_caller]
-fn is_refused(answer: &Answer, status: u16, code: &str) {
+fn is_refused(answer: &TestResponse, status: u16, code: &str) {
     answer.refused(status, code);
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(answer.header("connection"), "close");

@@ -1,5 +1,6 @@
 //! Data keys: one per subject, created once, beside values that were sealed before data keys existed.
 
+use ledger_events::OrderId;
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::{Counts, Subject};
 use serde_json::{Value, json};
@@ -169,7 +170,7 @@ async fn an_erasure_beside_other_commands_erases_nothing_else() {
     let origin = crate::support::ledger::origin();
     let erasing = ids.iter().enumerate().map(|(n, id)| {
         let ledger = if n.is_multiple_of(2) { &node.ledger } else { &other };
-        eraser::erase(ledger, Subject::Order(*id), &reason, &origin, |_| {})
+        eraser::erase(ledger, Subject::Order(OrderId(*id)), &reason, &origin, |_| {})
     });
     let placing = (0..20).map(|n| {
         let (node, setup) = (&node, &setup);

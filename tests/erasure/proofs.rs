@@ -1,5 +1,6 @@
 //! Proofs that an auditor kept before an erasure. They must still hold for the log after it.
 
+use ledger_events::OrderId;
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::transparency::issue::order_receipt;
 use rewards_ledger::transparency::proof::consistency;
@@ -28,7 +29,7 @@ impl Proofs {
     pub async fn keep(node: &Node, order: i64) -> Proofs {
         let directory = tempfile::tempdir().unwrap();
         let tree = node.publish().await;
-        let receipt = order_receipt(node.ledger.pool(), FIRST_SHARD, order, &Quorum::default()).await.unwrap();
+        let receipt = order_receipt(node.ledger.pool(), FIRST_SHARD, OrderId(order), &Quorum::default()).await.unwrap();
         std::fs::write(directory.path().join("log.pub"), tree::key().to_string()).unwrap();
         std::fs::write(directory.path().join("old.note"), tree.newest().await.note).unwrap();
         std::fs::write(directory.path().join("old.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
@@ -53,7 +54,7 @@ impl Proofs {
         let begins = std::fs::read(self.directory.path().join("old.ndjson")).unwrap();
         assert!(std::fs::read(self.directory.path().join("new.ndjson")).unwrap().starts_with(&begins), "byte for byte");
 
-        let receipt = order_receipt(node.ledger.pool(), FIRST_SHARD, self.order, &Quorum::default()).await.unwrap();
+        let receipt = order_receipt(node.ledger.pool(), FIRST_SHARD, OrderId(self.order), &Quorum::default()).await.unwrap();
         std::fs::write(self.directory.path().join("new.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
         self.holds(&["--receipt", "new.json"]).await;
         let leaves = |receipt: &Receipt| receipt.events.iter().map(|proved| proved.leaf.clone()).collect::<Vec<_>>();

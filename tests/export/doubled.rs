@@ -1,5 +1,6 @@
 //! A copy of the log that pays money twice. A holder of the key can sign it, but the rules detect the duplicate.
 
+use ledger_events::OrderId;
 use rewards_ledger::export::{import, tiles};
 use rewards_ledger::ledger::reader;
 use serde_json::json;
@@ -16,7 +17,7 @@ use crate::support::tree::Tree;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_refund_is_reported_although_it_is_signed() {
     let kept = kept().await;
-    kept.shop.cancel(1).await;
+    kept.shop.cancel(OrderId(1)).await;
     kept.tree.grow().await;
     kept.export("cancelled.ndjson").await;
     assert!(kept.verify(&["--export", "cancelled.ndjson"]).await.0);

@@ -33,6 +33,7 @@ async fn exported(program: &Program, directory: &std::path::Path, upto: i64) -> 
     let (id, mut peak) = (child.id().unwrap(), 0);
     let ended = tokio::time::timeout(DEADLINE, async {
         loop {
+            // The peak memory is sampled until the program ends.
             tokio::select! {
                 ended = child.wait() => return ended.unwrap(),
                 () = tokio::time::sleep(Duration::from_millis(5)) => peak = peak.max(peak_memory(id).unwrap_or_default()),
@@ -66,6 +67,7 @@ async fn a_killed_export_continues_and_produces_the_same_file() {
                 if written > kills_at {
                     break None;
                 }
+                // The file's size is sampled, because the program is killed in the middle of writing.
                 tokio::select! {
                     ended = child.wait() => break Some(ended.unwrap()),
                     () = tokio::time::sleep(Duration::from_millis(1)) => {}

@@ -230,7 +230,7 @@ async fn a_restored_older_backup_that_grew_again_contradicts_the_kept_files() {
     let (_, report) = kept.verify(&with("restored.ndjson", &["--tiles", "tiles"])).await;
     assert_eq!(report["first_bad"], json!([first + 1, first + 1]));
     // The signer remembers more than this database holds, and does not sign it either.
-    let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
+    let remembering = Signing { state_of: Some(kept.tree.clone()), ..Signing::default() };
     let tree = Tree::with(&restored.ledger, &restored.options, &restored.metrics, remembering);
     Tree::refused(tree.projector.step(SHARD).await);
 }
@@ -255,7 +255,7 @@ async fn an_imported_log_is_signed_by_a_signer_with_the_same_memory() {
     let options = database.url.parse().unwrap();
     import(&options, &kept.path("moved.ndjson"), |_| {}).await.unwrap();
     let moved = Shop::on(&options, kept.shop.customer).await;
-    let remembering = Signing { memory_of: Some(kept.tree.clone()), ..Signing::default() };
+    let remembering = Signing { state_of: Some(kept.tree.clone()), ..Signing::default() };
     let tree = Tree::with(&moved.ledger, &moved.options, &moved.metrics, remembering);
     assert_eq!(tree.grow().await, kept.sizes[1]);
     assert_eq!(tree.newest().await.root, kept.tree.newest().await.root);

@@ -1,5 +1,6 @@
 //! Receipts: the checkpoint that they are bound to, and their completeness.
 
+use ledger_events::OrderId;
 use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use rewards_ledger::transparency::signer::Signer;
@@ -19,7 +20,7 @@ use crate::support::tree::key;
 async fn a_receipt_holds_with_its_own_checkpoint_alone() {
     let kept = kept().await;
     let trust = Trust::in_keys(vec![key()]);
-    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await.unwrap();
     let first = receipt.events[0].event.position;
     assert_eq!(receipt.check(&trust).unwrap().opened.checkpoint.size, kept.sizes[1]);
     kept.shop.order(1).await;
@@ -54,22 +55,22 @@ async fn a_receipt_holds_with_its_own_checkpoint_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
     let kept = kept().await;
-    let before = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap().events.len();
+    let before = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await.unwrap().events.len();
     // Enough reads for more than one page.
     kept.shop.tamper(&revealed(3, 6_000)).await;
     kept.tree.grow().await;
-    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await.unwrap();
     assert_eq!(receipt.events.len(), before + 6_000);
     receipt.check(&Trust::in_keys(vec![key()])).unwrap();
     kept.shop.tamper(&revealed(3, MOST_EVENTS - 6_000)).await;
-    let refused = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await;
+    let refused = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await;
     assert!(matches!(refused, Err(IssueError::TooMany)), "{:?}", refused.map(|receipt| receipt.events.len()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_is_verified_with_the_key_alone() {
     let kept = kept().await;
-    let receipt = order_receipt(kept.shop.pool(), SHARD, 3, &Quorum::default()).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await.unwrap();
     let text = serde_json::to_string(&receipt).unwrap();
     std::fs::write(kept.path("receipt.json"), &text).unwrap();
     let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
@@ -108,12 +109,12 @@ async fn a_receipt_made_after_the_database_was_changed_fails() {
         (debit, format!("position {}: ", debit.1 + 1)),
         (gone, "of the order is missing".to_owned()),
     ] {
-        let receipt = order_receipt(kept.shop.pool(), SHARD, order, &Quorum::default()).await.unwrap();
+        let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(order), &Quorum::default()).await.unwrap();
         std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
         let (is_well, facts) = kept.verify(&["--receipt", "receipt.json"]).await;
         assert!(!is_well && facts["problem"].as_str().unwrap().contains(&expected), "{expected}: {facts}");
     }
-    let receipt = order_receipt(kept.shop.pool(), SHARD, sound.0, &Quorum::default()).await.unwrap();
+    let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(sound.0), &Quorum::default()).await.unwrap();
     std::fs::write(kept.path("receipt.json"), serde_json::to_vec(&receipt).unwrap()).unwrap();
     assert!(kept.verify(&["--receipt", "receipt.json"]).await.0, "unchanged events are still proven");
 }

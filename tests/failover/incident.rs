@@ -1,7 +1,7 @@
 //! Recovery after signed events are lost for good.
 
 use rewards_ledger::audit::{Difference, Refused, verify};
-use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::projector::SigningStep;
 use serde_json::Value;
 use sqlx::ConnectOptions;
 
@@ -44,14 +44,14 @@ async fn verify_names_the_missing_events_and_an_incident_lets_the_log_continue()
     assert!(again.contains("no node refuses"), "{again}");
 
     // Every node continues, under the next origin.
-    assert_eq!(step(&less).await.unwrap(), Step::Waiting);
+    assert_eq!(step(&less).await.unwrap(), SigningStep::Waiting);
     more.grow().await;
     shop.order(1).await;
-    assert!(matches!(step(&less).await.unwrap(), Step::Signed { .. }));
+    assert!(matches!(step(&less).await.unwrap(), SigningStep::Signed { .. }));
     let newest = less.newest().await;
     assert_eq!(newest.origin, recorded["next_origin"]);
     assert!(i64::try_from(newest.size).unwrap() > recorded["position"].as_i64().unwrap());
-    assert_eq!(step(&more).await.unwrap(), Step::Idle);
+    assert_eq!(step(&more).await.unwrap(), SigningStep::Idle);
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);
     let (data, actor): (String, String) = sqlx::query_as(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rewards_ledger::ledger::connect::is_transient;
-use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::projector::SigningStep;
 use rewards_ledger::transparency::{Refusal, TreeError};
 use sqlx::AssertSqlSafe;
 
@@ -17,7 +17,7 @@ fn tree(shop: &Shop) -> Tree {
 }
 
 /// Runs a node's next step. A step that finds its connection cut is repeated.
-pub async fn step(tree: &Tree) -> Result<Step, TreeError> {
+pub async fn step(tree: &Tree) -> Result<SigningStep, TreeError> {
     match tree.projector.step(SHARD).await {
         Err(TreeError::Database(error)) if is_transient(&error) => tree.projector.step(SHARD).await,
         outcome => outcome,
@@ -31,7 +31,7 @@ pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
     let (more, less) = (tree(&shop), tree(&shop));
     shop.orders(shop.customer.account_id, 20).await;
     let common = more.grow().await;
-    assert_eq!(step(&less).await.unwrap(), Step::Idle, "the node learns what the other one has signed");
+    assert_eq!(step(&less).await.unwrap(), SigningStep::Idle, "the node learns what the other one has signed");
     let standby = Standby::of(&shop.options).await;
     shop.orders(shop.customer.account_id, 10).await;
     let signed = more.grow().await;
@@ -48,9 +48,9 @@ pub async fn failed_over() -> (Shop, Tree, Tree, u64, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_refusal_of_one_node_stops_every_node() {
     let (shop, more, less, signed, common) = failed_over().await;
-    // The node that comes first waits for the other one's memory.
+    // The node that comes first waits for the other one's state.
     for _ in 0..2 {
-        assert_eq!(step(&less).await.unwrap(), Step::Waiting);
+        assert_eq!(step(&less).await.unwrap(), SigningStep::Waiting);
     }
     let refused = Tree::refused(step(&more).await);
     assert!(matches!(refused, Refusal::Rewritten { size } if size == signed), "{refused}");
@@ -60,7 +60,7 @@ async fn the_refusal_of_one_node_stops_every_node() {
         reason: refused.to_string(),
     };
     assert_eq!(Tree::refused(step(&less).await), told);
-    // The refusal also holds when the node that remembers more is gone, and for a node without a memory. It also
+    // The refusal also holds when the node that remembers more is gone, and for a node without a state. It also
     // holds for a node of the previous release, which does not read refusals.
     drop(more);
     assert_eq!(Tree::refused(step(&tree(&shop)).await), told);
@@ -78,7 +78,7 @@ async fn the_refusal_of_one_node_stops_every_node() {
 async fn a_node_that_remembers_more_stops_the_others_when_it_comes_back_late() {
     let (shop, more, mut hasty, ..) = failed_over().await;
     hasty.projector = hasty.projector.waiting(Duration::ZERO);
-    let Step::Signed { size: forked, .. } = step(&hasty).await.unwrap() else {
+    let SigningStep::Signed { size: forked, .. } = step(&hasty).await.unwrap() else {
         panic!("the node did not sign although it need not wait")
     };
     shop.order(1).await;
@@ -106,13 +106,13 @@ async fn nodes_that_remember_the_same_continue_once_all_have_compared() {
     let (one, other) = (tree(&shop), tree(&shop));
     shop.orders(shop.customer.account_id, 5).await;
     one.grow().await;
-    assert_eq!(step(&other).await.unwrap(), Step::Idle);
+    assert_eq!(step(&other).await.unwrap(), SigningStep::Idle);
     let standby = Standby::of(&shop.options).await;
     standby.promote().await;
     shop.order(1).await;
-    assert_eq!(step(&one).await.unwrap(), Step::Waiting);
+    assert_eq!(step(&one).await.unwrap(), SigningStep::Waiting);
     // The other node has nothing to wait for, and the first one no longer has either.
-    assert!(matches!(step(&other).await.unwrap(), Step::Signed { .. }));
+    assert!(matches!(step(&other).await.unwrap(), SigningStep::Signed { .. }));
     shop.order(1).await;
-    assert!(matches!(step(&one).await.unwrap(), Step::Signed { .. }));
+    assert!(matches!(step(&one).await.unwrap(), SigningStep::Signed { .. }));
 }

@@ -2,9 +2,9 @@
 
 use chrono::Utc;
 use ledger_database::Connector;
-use ledger_events::Rejection;
-use ledger_projections::write::{Head, Write};
+use ledger_events::{Rejection, WalletId};
 use rewards_ledger::audit::verify;
+use rewards_ledger::ledger::head::Head;
 use rewards_ledger::ledger::{Command, WriteError, commands};
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ async fn a_batch_whose_rollback_failed_is_not_cached() {
     proxy.cut_at_next_rollback();
     let unknown = commands::FundWallet {
         account_id: None,
-        wallet_id: i64::MAX,
+        wallet_id: WalletId(i64::MAX),
         amount: money("1.00"),
         reference: "nowhere".to_owned(),
         note: None,
@@ -71,10 +71,10 @@ async fn a_head_is_identified_by_its_last_event_as_well() {
             .unwrap();
     for (event_id, stands) in [(Some(event_id), true), (Some(Uuid::new_v4()), false), (None, false)] {
         let head = Head { shard: SHARD, position, event_id, epoch };
-        let looked = Write::looking_at(head).execute(&mut conn).await.unwrap();
+        let looked = head.check().execute(&mut conn).await.unwrap();
         assert_eq!(looked.is_some(), stands, "{event_id:?}");
         let mut tx = conn.begin().await.unwrap();
-        let moved = Write::moving_now(head, position + 1, Utc::now()).execute(&mut tx).await.unwrap();
+        let moved = head.advance_if_recent(position + 1, Utc::now()).execute(&mut tx).await.unwrap();
         assert_eq!(moved.is_some(), stands, "{event_id:?}");
         tx.rollback().await.unwrap();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ledger_events::order::OrderStatus;
 use rewards_ledger::fulfilment::Fulfilment;
-use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{Ledger, commands};
 
 use crate::support::ledger;
@@ -214,7 +214,7 @@ async fn two_projectors_make_each_delivery_once() {
     while idle < 3 {
         let (a, b) = tokio::join!(one.step(SHARD), other.step(SHARD));
         let steps = [a.unwrap(), b.unwrap()];
-        idle = if steps.iter().any(|s| matches!(s, Step::Applied { .. })) { 0 } else { idle + 1 };
+        idle = if steps.iter().any(|s| matches!(s, ProjectionStep::Applied { .. })) { 0 } else { idle + 1 };
     }
     let (deliveries, distinct, due): (i64, i64, i64) = sqlx::query_as(
         "SELECT count(*), count(DISTINCT (event_id, webhook_id)), (SELECT count(*) FROM delivery_state WHERE status = 'pending') FROM deliveries",

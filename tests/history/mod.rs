@@ -1,12 +1,12 @@
 //! Views of the past: orders, wallets and statements as of any position or time, and the history of an order.
 
-mod story;
+mod timeline;
 
 use std::collections::HashMap;
 
 use chrono::{SecondsFormat, TimeDelta};
-use ledger_events::Event;
-use ledger_projections::{orders, wallets};
+use ledger_events::{Event, OrderId, WalletId};
+use ledger_projections::{orders, state, wallets};
 use rewards_ledger::ledger::history::{self, AsOf, HistoryError};
 use rewards_ledger::ledger::reader;
 use serde_json::{Value, json};
@@ -24,11 +24,11 @@ async fn an_order_and_a_wallet_as_of_every_position_are_the_fold_of_the_log_up_t
     let pool = shop.pool();
     let log = reader::after(pool, SHARD, 0, 10_000).await.unwrap();
     let (mut placed, mut opened) = (HashMap::new(), HashMap::new());
-    let (all_orders, all_wallets) = ((1..=20).collect::<Vec<i64>>(), (1..=5).collect::<Vec<i64>>());
+    let (all_orders, all_wallets) = ((1..=20).map(OrderId).collect::<Vec<_>>(), (1..=5).map(WalletId).collect::<Vec<_>>());
     let mut compared = 0;
     for recorded in &log {
         match &recorded.event {
-            Event::Order(event) => orders::fold(&mut placed, recorded, event),
+            Event::Order(_) => state::fold(&mut placed, recorded),
             Event::Wallet(event) => _ = wallets::fold(&mut opened, recorded, event),
             _ => {}
         }

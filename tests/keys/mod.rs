@@ -150,7 +150,7 @@ async fn a_secret_that_cannot_be_opened_burns_no_attempt() {
     let mut admin = shop.options.connect().await.unwrap();
     let changed = sqlx::query("UPDATE vault.texts SET sealed = $2 WHERE kind = 'webhook.token' AND id = $1")
         .bind(damaged)
-        .bind(foreign.seal("webhook.token", damaged, b"x").unwrap())
+        .bind(foreign.seal("webhook.token", damaged.0, b"x").unwrap())
         .execute(&mut admin)
         .await
         .unwrap();

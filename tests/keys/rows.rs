@@ -1,5 +1,6 @@
 //! An attacker who can write to the database but has no master key gains no access, and `verify` names every change.
 
+use ledger_events::CredentialId;
 use rewards_ledger::access::Passwords;
 use rewards_ledger::audit::verify_with;
 use rewards_ledger::ledger::commands;
@@ -139,6 +140,37 @@ async fn rows_planted_in_the_database_grant_no_access() {
     assert!(node.log().contains("refused a row with a wrong or missing MAC"), "{}", node.log());
 }
 
+/// The restrictions of a key cannot be widened or lifted in the database, even before the ledger is sealed.
+#[tokio::test(flavor = "multi_thread")]
+async fn restrictions_that_were_changed_in_the_database_make_the_key_useless() {
+    let database = postgres::database().await;
+    let (node, client, pool) = open(&database.url).await;
+    let body = json!({"name": "reader", "scopes": ["read"], "allowed_networks": ["127.0.0.0/8"]});
+    let issued = node.operator(&format!("/accounts/{}/credentials", client.account_id), body).await;
+    let (key, secret) = (issued["api_key"].as_str().unwrap(), issued["api_secret"].as_str().unwrap());
+    assert_eq!(with_key(&node, key, secret).await, 200);
+    execute(&pool, "CREATE TABLE kept AS TABLE credential_restrictions").await;
+    for (change, found) in [
+        ("UPDATE credential_restrictions SET scopes = NULL", "scopes is"),
+        ("UPDATE credential_restrictions SET scopes = '{read,orders}'", "scopes is"),
+        ("UPDATE credential_restrictions SET expires_at = now() + interval '1 year'", "expires_at is"),
+        ("UPDATE credential_restrictions SET allowed_networks = '{0.0.0.0/0}'", "allowed_networks is"),
+        ("DELETE FROM credential_restrictions", "is missing"),
+    ] {
+        execute(&pool, change).await;
+        assert_eq!(with_key(&node, key, secret).await, 401, "{change}");
+        let (clean, report) = verified(&node).await;
+        assert!(!clean && report.contains("credential_restrictions") && report.contains(found), "{change}: {report}");
+        execute(&pool, "DELETE FROM credential_restrictions").await;
+        execute(&pool, "INSERT INTO credential_restrictions TABLE kept").await;
+        assert_eq!(with_key(&node, key, secret).await, 200);
+    }
+    // A deleted MAC does not help either: the hash of the secret says that the key is restricted.
+    execute(&pool, "DELETE FROM vault.credential_macs").await;
+    execute(&pool, "DELETE FROM credential_restrictions").await;
+    assert_eq!(with_key(&node, key, secret).await, 401);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_an_earlier_release_count_until_the_ledger_is_sealed() {
     let database = postgres::database().await;
@@ -238,7 +270,7 @@ async fn verify_names_a_restored_old_signing_secret() {
     .await
     .unwrap();
     let (account_id, new_secret) = (shop.customer.account_id, Secret::new("another"));
-    shop.run(commands::RotateSigningSecret { account_id, credential_id: 1, new_secret }).await;
+    shop.run(commands::RotateSigningSecret { account_id, credential_id: CredentialId(1), new_secret }).await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     // Both values as the service wrote them earlier.
     let mut admin = shop.admin().await;

@@ -38,6 +38,9 @@ const HEARD_AT_TIMES: [&str; 3] = ["order.created", "order.partially_delivered",
 /// Path of that endpoint.
 const AT_TIMES: &str = "/at-times";
 
+/// Pause of a client before it retries.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Requests to one webhook for one event.
 #[derive(Debug, Default)]
 struct Arrived {
@@ -115,7 +118,7 @@ impl Lane {
                 // The request had no effect, or its outcome is unknown. A killed program does not answer.
                 Ok((503 | 504, _)) | Err(_) => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Ok((got, data)) => panic!("{path}: {got} {data}"),
             }
@@ -129,7 +132,7 @@ impl Lane {
         loop {
             match self.program.read().await.try_operator(&path, &body).await {
                 Ok((200 | 201, _)) => return,
-                Ok((503 | 504, _)) | Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok((503 | 504, _)) | Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
                 Ok((got, data)) => panic!("{path}: {got} {data}"),
             }
         }
@@ -137,13 +140,14 @@ impl Lane {
 
     async fn becomes(&self, order: i64, status: &str) {
         let path = format!("/orders/{order}");
+        // A client runs in a task of its own, and the future of `until` with a borrowed closure is not `Send`.
         loop {
             match self.program.read().await.call(&self.client, "GET", &path, None, &Value::Null).await {
                 Ok((200, data)) if data["status"] == status => return,
                 Ok((200 | 503 | 504, _)) | Err(_) => {}
                 Ok((got, data)) => panic!("{path}: {got} {data}"),
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -201,6 +205,7 @@ async fn check(program: &Program, client: &Client, orders: Vec<Order>, webhooks:
     assert_eq!(balance, rust_decimal::Decimal::from(1_000_000 - 10 * kept));
 
     let deadline = Instant::now() + Duration::from_secs(120);
+    // This loop polls by itself, because its panic names what is missing.
     while let Err(missing) = has_all_arrived(&pool, &orders, webhooks, arrivals).await {
         assert!(Instant::now() < deadline, "{missing}");
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -298,10 +303,11 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
         done += 1;
         // Even on a busy machine the clients make progress between two disruptions.
         let enough = acknowledged.load(Ordering::Relaxed) + 10;
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(600)).await; // the shortest time between two disruptions
         until("the clients make progress", async || acknowledged.load(Ordering::Relaxed) >= enough).await;
         harm(&program, &hangs).await;
     }
+    // The clients place orders for a moment after the last disruption, too.
     tokio::time::sleep(Duration::from_millis(500)).await;
     stop.store(true, Ordering::Relaxed);
     let mut orders = Vec::new();
@@ -367,11 +373,11 @@ async fn stopping_postgres_for_half_a_minute_during_a_backlog_loses_nothing() {
         server.take().unwrap().stop().await.unwrap();
         // Claimed deliveries may still arrive, but nothing can be recorded. All others wait.
         hangs.store(false, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_secs(30)).await;
+        tokio::time::sleep(Duration::from_secs(30)).await; // the length of the outage
         let again = Server::start(settings.clone()).await.unwrap();
         assert_eq!(again.url(), url);
         server = Some(again);
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await; // the time until the next outage
     })
     .await;
     assert!(retries > 0, "the stop made clients retry");

@@ -28,11 +28,11 @@ const WAVES: [&[&str]; 3] = [
         "rewards-ledger claims",
         "rewards-ledger results",
     ],
-    &["rewards-ledger writer ahead", "rewards-ledger maintenance", "rewards-ledger notifier", "rewards-ledger listener"],
+    &["rewards-ledger writer reads", "rewards-ledger maintenance", "rewards-ledger notifier", "rewards-ledger listener"],
 ];
 
 /// Loops of a node with every role.
-const LOOPS: [&str; 18] = [
+const LOOPS: [&str; 19] = [
     "clock",
     "delivery",
     "delivery health",
@@ -41,6 +41,7 @@ const LOOPS: [&str; 18] = [
     "gate",
     "listener",
     "lists and totals",
+    "mail",
     "master keys",
     "notifier ledger_deliveries",
     "notifier ledger_log",
@@ -78,7 +79,7 @@ impl Scene {
                     _ => panic!("{status} {body}"),
                 }
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await; // the pause of a client before it retries
         }
     }
 

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, ProductId};
+use ledger_events::{AccountId, OrderId, ProductId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
-use ledger_projections::listing::maintain::Step;
+use ledger_projections::listing::maintain::CountStep;
 use ledger_projections::listing::pages::Thresholds;
-use ledger_projections::orders::{self, OrderFilter};
+use ledger_projections::orders::OrderFilter;
 use ledger_projections::page::Page;
+use ledger_projections::state::{all, select};
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::reader;
@@ -23,7 +24,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::ledger::product;
 use crate::support::node::Node;
-use crate::support::shop::{SHARD, Shop};
+use crate::support::shop::{SHARD, Shop, deliveries_of};
 
 const STATUSES: [OrderStatus; 5] =
     [OrderStatus::Pending, OrderStatus::Delayed, OrderStatus::PartiallyDelivered, OrderStatus::Delivered, OrderStatus::Cancelled];
@@ -39,7 +40,7 @@ impl Shop {
         let projector = self.projector();
         // The first step creates the checkpoint.
         _ = projector.count(SHARD).await.unwrap();
-        while matches!(projector.count(SHARD).await.unwrap(), Step::Counted { .. }) {}
+        while matches!(projector.count(SHARD).await.unwrap(), CountStep::Counted { .. }) {}
     }
 
     async fn orders_of(&self, account_id: AccountId, product_id: ProductId, count: usize) {
@@ -48,8 +49,8 @@ impl Shop {
     }
 
     /// Returns all orders that the list must contain, newest first.
-    async fn expected(&self, filter: &OrderFilter) -> Vec<i64> {
-        let mut all = orders::after(&mut self.pool().acquire().await.unwrap(), SHARD, 0, i64::MAX).await.unwrap();
+    async fn expected(&self, filter: &OrderFilter) -> Vec<OrderId> {
+        let mut all: Vec<Order> = all(select("FROM orders WHERE shard_id = $1").bind(SHARD), self.pool()).await.unwrap();
         all.retain(|order: &Order| {
             let placed = &order.placed;
             filter.account_id.is_none_or(|id| placed.account_id == id)
@@ -116,8 +117,8 @@ impl Shop {
             OrderFilter { created_from: from, ..all.clone() },
             OrderFilter { created_to: to, ..all.clone() },
             OrderFilter { created_from: to, created_to: from, ..all.clone() },
-            OrderFilter { account_id: Some(99_999), ..all.clone() },
-            OrderFilter { product_id: Some(99_999), ..all.clone() },
+            OrderFilter { account_id: Some(AccountId(99_999)), ..all.clone() },
+            OrderFilter { product_id: Some(ProductId(99_999)), ..all.clone() },
         ];
         // Over all accounts, as operators query.
         let of_all = OrderFilter { account_id: None, ..all.clone() };
@@ -202,7 +203,7 @@ async fn a_reference_finds_its_order_alone() {
     };
     let by = |text: &str| OrderFilter { reference_code: Some(text.to_owned()), ..all.clone() };
     assert_eq!(list(by(&reference)).await, (1, vec![id]));
-    assert_eq!(list(OrderFilter { account_id: Some(99_999), ..by(&reference) }).await, (0, vec![]));
+    assert_eq!(list(OrderFilter { account_id: Some(AccountId(99_999)), ..by(&reference) }).await, (0, vec![]));
     assert_eq!(list(OrderFilter { status: Some(OrderStatus::Cancelled), ..by(&reference) }).await, (0, vec![]));
     for unknown in ["ORD-1", "ORD-+000000001", "ord-0000000001", "", "ORD-99999999999999999999"] {
         assert_eq!(list(by(unknown)).await, (0, vec![]), "{unknown}");
@@ -265,7 +266,7 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
     let webhooks = [shop.webhook_for(account, url, &both).await.0, shop.webhook_for(account, url, &both[..1]).await.0];
     shop.webhook_for(other, url, &both).await;
-    let mut cancelled = 0;
+    let mut cancelled = OrderId(0);
     for round in 0..3 {
         shop.orders(account, 180).await;
         shop.orders(other, 20).await;
@@ -282,10 +283,10 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     )
     .await;
     let mut filters = vec![];
-    let all = DeliveryFilter { account_id: account, ..DeliveryFilter::default() };
+    let all = deliveries_of(account);
     for status in [None, Some("pending"), Some("delivered"), Some("failed")] {
         for event_type in [None, Some(WebhookEventType::OrderCancelled), Some(WebhookEventType::OrderCreated)] {
-            for webhook_id in [None, Some(webhooks[0]), Some(webhooks[1]), Some(99_999)] {
+            for webhook_id in [None, Some(webhooks[0]), Some(webhooks[1]), Some(WebhookId(99_999))] {
                 filters.push(DeliveryFilter { status, event_type, webhook_id, ..all.clone() });
             }
         }

@@ -4,7 +4,7 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::DeliveryFilter;
 use ledger_projections::listing::pages::Thresholds;
 
-use crate::support::shop::Shop;
+use crate::support::shop::{Shop, deliveries_of};
 
 /// All deliveries of one webhook come before those of the other one. Pending ones are found whether the newest are
 /// examined first or not.
@@ -24,7 +24,7 @@ async fn a_backlog_is_found_wherever_it_lies() {
     shop.orders(account, 120).await;
     shop.project().await;
 
-    let of_account = DeliveryFilter { account_id: account, status: Some("pending"), ..DeliveryFilter::default() };
+    let of_account = DeliveryFilter { status: Some("pending"), ..deliveries_of(account) };
     let mut filters = vec![of_account.clone()];
     filters.extend([old, busy].map(|webhook| DeliveryFilter { webhook_id: Some(webhook), ..of_account.clone() }));
     filters.extend([cancelled, created].map(|event_type| DeliveryFilter { event_type: Some(event_type), ..of_account.clone() }));

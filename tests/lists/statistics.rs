@@ -1,6 +1,7 @@
 //! Statistics of deliveries by state and age, compared with a plain count of the rows.
 
 use ledger_database::PgPool;
+use ledger_events::AccountId;
 use ledger_events::webhook::WebhookEventType;
 use ledger_projections::deliveries::{self, Statistics};
 use ledger_projections::listing::maintain;
@@ -68,7 +69,7 @@ async fn statistics_equal_a_plain_count() {
         }
         assert!(tests == "true" || (seen[0] > 1_000 && seen[9] < 500), "{tests}: {seen:?}");
     }
-    assert_eq!(deliveries::statistics(shop.pool(), SHARD, 99_999, &[]).await.unwrap().total_count, 0);
+    assert_eq!(deliveries::statistics(shop.pool(), SHARD, AccountId(99_999), &[]).await.unwrap().total_count, 0);
 }
 
 /// However many deliveries there are, few of their rows are read.
@@ -90,7 +91,7 @@ async fn statistics_read_few_of_many_rows() {
     let looking = connect(&shop, "looking").await;
     let seeding = connect(&shop, "seeding").await;
     sqlx::raw_sql(AssertSqlSafe(many)).execute(&seeding).await.unwrap();
-    maintain::derive_again(&mut seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
+    maintain::rebuild_lists(&mut seeding.acquire().await.unwrap(), SHARD, deliveries::NAME).await.unwrap();
     sqlx::raw_sql("VACUUM ANALYZE deliveries, delivery_state, delivery_marks").execute(&seeding).await.unwrap();
     let ended = async |pool: PgPool, name: &str| -> i64 {
         pool.close().await;

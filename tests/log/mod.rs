@@ -1,5 +1,6 @@
 //! The log itself: append-only, gapless, in commit order, and never blocked for long.
 
+use ledger_events::OrderId;
 use nix::sys::signal::Signal;
 use rewards_ledger::ledger::{Command, check_schema, connect, reader};
 use serde_json::json;
@@ -249,7 +250,7 @@ async fn reading_a_few_streams_does_not_read_the_others() {
         sqlx::query(read).fetch_one(conn).await.unwrap().get(1)
     };
     let before = read(&mut conn).await;
-    let orders = reader::orders_before(&mut conn, SHARD, &[id, id + 1_000, id + 2_000], i64::MAX).await.unwrap();
+    let orders = reader::orders_before(&mut conn, SHARD, &[id, id + 1_000, id + 2_000].map(OrderId), i64::MAX).await.unwrap();
     assert_eq!(orders.len(), 3);
     let entries = read(&mut conn).await - before;
     assert!((3..100).contains(&entries), "{entries} entries of the index were read");

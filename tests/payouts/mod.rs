@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use ledger_events::payout::PayoutStatus;
-use ledger_events::{Money, Rejection};
+use ledger_events::{Money, PayoutId, Rejection};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::commands::{PayoutOutcome, RequestPayout};
 use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands};
@@ -91,7 +91,7 @@ async fn concurrent_payouts_do_not_overdraw_the_wallet() {
     let settled = join_all((1..=10).map(|payout_id| {
         let node = if payout_id % 2 == 0 { &shop.ledger } else { &other };
         let outcome = if payout_id <= 3 { PayoutOutcome::Failed { reason: None } } else { PayoutOutcome::Paid };
-        node.execute(SHARD, commands::SettlePayout { payout_id, outcome }, origin())
+        node.execute(SHARD, commands::SettlePayout { payout_id: PayoutId(payout_id), outcome }, origin())
     }))
     .await;
     assert!(settled.into_iter().map(status).all(|answer| answer.is_ok()));

@@ -2,6 +2,7 @@
 
 use bank_statements::matching::Tolerance;
 use chrono::{TimeDelta, Utc};
+use ledger_events::StatementId;
 use ledger_projections::statements as imported;
 use rewards_ledger::reconciliation::statements::{Limits, Matching, StatementError, run};
 use serde_json::{Value, json};
@@ -105,7 +106,7 @@ async fn lines_of_distant_days_are_left_out_and_too_many_are_refused() {
     // The range of ten days is twice the tolerance of five.
     bank.csv_of(&[lines(&bank.today, 2, 3), lines(&in_days(10), 5, 3), lines(&in_days(11), 8, 50)].concat()).await;
     let pool = bank.node.ledger.pool();
-    let statement = imported::find(pool, SHARD, own.as_i64().unwrap()).await.unwrap().unwrap();
+    let statement = imported::find(pool, SHARD, StatementId(own.as_i64().unwrap())).await.unwrap().unwrap();
     let with = async |days: i64, lines: usize| -> Result<Matching, StatementError> {
         let (tolerance, limits) = (Tolerance { days, ..Tolerance::default() }, Limits { lines, ..Limits::default() });
         run(pool, &keyring(), &[SHARD], &statement, tolerance, limits).await

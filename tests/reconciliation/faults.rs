@@ -1,5 +1,6 @@
 //! Known faults, each of which is reported with the positions involved.
 
+use ledger_events::AccountId;
 use rewards_ledger::audit::{Difference, verify};
 use rewards_ledger::ledger::reader;
 use serde_json::json;
@@ -296,7 +297,7 @@ async fn a_duplicate_refund_with_matching_rows_is_the_only_difference() {
     // All derived data agrees with the log, but the log breaks its own rule.
     let found = verify(&shop.options, |_| {}).await.unwrap().differences;
     let [Difference::Rule { stream: "wallet", id, position, problem, .. }] = &found[..] else { panic!("{found:#?}") };
-    assert_eq!((*id, *position), (shop.customer.wallet_id, head));
+    assert_eq!((*id, *position), (shop.customer.wallet_id.0, head));
     assert!(problem.contains("for order 2, which was not cancelled by the preceding event"), "{problem}");
 }
 
@@ -361,12 +362,12 @@ async fn one_accounts_report_has_nothing_of_another() {
     let (other, others_wallet) = shop.account("Second").await;
     shop.orders(other, 3).await;
     shop.project().await;
-    let of = async |account: i64| report(&shop, &["--account", &account.to_string()]).await;
+    let of = async |account: AccountId| report(&shop, &["--account", &account.to_string()]).await;
     for (account, wallet) in [(account, wallet), (other, others_wallet)] {
         let (report, is_content) = of(account).await;
-        assert!(is_content && report["account_id"] == account, "{report:#}");
+        assert!(is_content && report["account_id"] == account.0, "{report:#}");
         let found: Vec<i64> = report["wallets"].as_array().unwrap().iter().map(|w| w["wallet_id"].as_i64().unwrap()).collect();
-        assert_eq!(found, [wallet], "{report:#}");
+        assert_eq!(found, [wallet.0], "{report:#}");
         let (total, figures) = (&report["currencies"][0], &report["wallets"][0]);
         for name in ["opening_balance", "funding", "debits", "refunds", "movements", "closing_balance"] {
             assert_eq!(total[name], figures[name], "{name} contains only this account: {report:#}");
@@ -393,7 +394,7 @@ async fn one_accounts_report_has_nothing_of_another() {
     for kind in ["WALLET_BALANCE", "DAILY_TOTAL", "MOVEMENT_MISSING", "ORDER_PRICE"] {
         assert!(kinds.contains(&kind), "{kind} is not among {kinds:?}");
     }
-    assert!(found.iter().all(|difference| difference["wallet_id"] != wallet), "{report:#}");
+    assert!(found.iter().all(|difference| difference["wallet_id"] != wallet.0), "{report:#}");
 
     // The other way round: a fault in the first account.
     shop.tamper(&format!("UPDATE wallets SET balance = balance + 1 WHERE id = {wallet}")).await;
@@ -404,7 +405,7 @@ async fn one_accounts_report_has_nothing_of_another() {
         .iter()
         .map(|d| (d["kind"].as_str().unwrap(), d["wallet_id"].as_i64()))
         .collect();
-    assert_eq!(found, [("WALLET_BALANCE", Some(wallet))], "{report:#}");
+    assert_eq!(found, [("WALLET_BALANCE", Some(wallet.0))], "{report:#}");
 }
 
 /// The shell command prints every difference, however many there are.

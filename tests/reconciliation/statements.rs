@@ -4,7 +4,7 @@ use chrono::Utc;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::node::{Answer, Node, Setup};
+use crate::support::node::{Node, Setup, TestResponse};
 
 /// A node with fundings of 1000.00 (from its set-up), 200.00 and 300.00 (twice), and two payouts, one of them paid.
 pub struct Bank {
@@ -37,7 +37,7 @@ impl Bank {
         Bank { node, setup, today: Utc::now().date_naive().to_string(), payout_id: payouts[0] }
     }
 
-    pub async fn import(&self, content_type: &str, query: &str, body: impl Into<String>) -> Answer {
+    pub async fn import(&self, content_type: &str, query: &str, body: impl Into<String>) -> TestResponse {
         let request = self.node.by_operator("POST", &format!("{STATEMENTS}?{query}")).header("Content-Type", content_type);
         self.node.send(request.body(body.into())).await
     }
@@ -46,7 +46,7 @@ impl Bank {
         self.node.operator("GET", &format!("{STATEMENTS}/{id}?{query}"), Value::Null).await.data(200)
     }
 
-    pub async fn decide(&self, id: &Value, line: i64, body: Value) -> Answer {
+    pub async fn decide(&self, id: &Value, line: i64, body: Value) -> TestResponse {
         self.node.operator("POST", &format!("{STATEMENTS}/{id}/lines/{line}/decide"), body).await
     }
 

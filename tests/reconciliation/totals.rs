@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::Money;
 use ledger_events::wallet::Direction;
 use rewards_ledger::access::Role;
-use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
 use rewards_ledger::secrets::seal::Secret;
 use rust_decimal::Decimal;
@@ -120,7 +120,7 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
         .execute(&mut shop.admin().await)
         .await
         .unwrap();
-        while matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        while matches!(projector.total(SHARD).await.unwrap(), ProjectionStep::Applied { .. }) {}
         sqlx::raw_sql(AssertSqlSafe(format!("UPDATE log_head SET position = {head}")))
             .execute(&mut shop.admin().await)
             .await
@@ -221,9 +221,9 @@ async fn the_api_reports_one_account_alone() {
 }
 
 /// Figures of a list by the names of its rows: funding, debits, refunds and adjustments, and the number of movements.
-type Moved = BTreeMap<String, ([Decimal; 4], i64)>;
+type MovementFigures = BTreeMap<String, ([Decimal; 4], i64)>;
 
-fn moved(report: &Value, list: &str, names: &[&str]) -> Moved {
+fn moved(report: &Value, list: &str, names: &[&str]) -> MovementFigures {
     let row = |row: &Value| {
         let name: Vec<&str> = names.iter().map(|name| row[name].as_str().unwrap()).collect();
         let figures = ["funding", "debits", "refunds", "adjustments"].map(|figure| decimal(&row[figure]));
@@ -233,7 +233,7 @@ fn moved(report: &Value, list: &str, names: &[&str]) -> Moved {
 }
 
 /// Computes these figures from the movements alone, grouped by an expression over them.
-async fn grouped(shop: &Shop, by: &str) -> Moved {
+async fn grouped(shop: &Shop, by: &str) -> MovementFigures {
     let sql = format!(
         "SELECT {by},
             coalesce(sum(amount) FILTER (WHERE category = 'FUNDING'), 0),
@@ -272,7 +272,7 @@ async fn totals_by_day_and_currency_equal_the_grouped_movements() {
     let projector = shop.projector();
     // First all figures come from the movements, then all from the daily rows.
     for is_projected in [false, true] {
-        while is_projected && matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+        while is_projected && matches!(projector.total(SHARD).await.unwrap(), ProjectionStep::Applied { .. }) {}
         let (report, is_content) = report(&shop, &[]).await;
         assert!(is_content, "{report:#}");
         let currencies = grouped(&shop, "currency::text").await;
@@ -296,7 +296,7 @@ async fn totals_are_kept_exactly_once() {
         a.unwrap();
         b.unwrap();
     }
-    while matches!(one.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+    while matches!(one.total(SHARD).await.unwrap(), ProjectionStep::Applied { .. }) {}
     let (debits, movements, closing): (Decimal, i64, Decimal) = sqlx::query_as(
         "SELECT sum(order_debits), sum(movements)::bigint, (array_agg(closing_balance ORDER BY day DESC))[1] FROM daily_totals WHERE wallet_id = $1",
     )

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::{AccountId, WalletId};
-use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -19,7 +19,7 @@ async fn projected_up_to(shop: &Shop, position: i64) {
     let run = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut shop.admin().await).await.unwrap();
     run(format!("{set_back}; {}", end(position.max(1)))).await;
     let projector = shop.projector();
-    while position > 0 && matches!(projector.total(SHARD).await.unwrap(), Step::Applied { .. }) {}
+    while position > 0 && matches!(projector.total(SHARD).await.unwrap(), ProjectionStep::Applied { .. }) {}
     run(end(head)).await;
 }
 
@@ -51,7 +51,7 @@ async fn quiet(shop: &Shop) -> Quiet {
 
 fn of_wallet(report: &Value, wallet: WalletId) -> Vec<&str> {
     let differences = report["differences"].as_array().unwrap();
-    differences.iter().filter(|found| found["wallet_id"] == wallet).map(|found| found["kind"].as_str().unwrap()).collect()
+    differences.iter().filter(|found| found["wallet_id"] == wallet.0).map(|found| found["kind"].as_str().unwrap()).collect()
 }
 
 /// Whatever is wrong with its row, the wallet is reported and its money counts, for any period and any checkpoint of

@@ -229,6 +229,7 @@ async fn unreadable_old_pages_hide_no_new_losses() {
         node.project().await;
         let lose = "DELETE FROM deliveries WHERE id = (SELECT max(id) FROM deliveries)";
         sqlx::raw_sql(lose).execute(node.ledger.pool()).await.unwrap();
+        // The check gets time for a page. Each turn loses one more delivery.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let told = told(&node).await;
         told.contains("ledger_delivery_health_missing") && !told.contains(&shown(0))

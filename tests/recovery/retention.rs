@@ -7,7 +7,7 @@ use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::delivery::retention::{Forgotten, Retention, RetentionSettings};
 use rewards_ledger::ledger::FIRST_SHARD;
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -164,10 +164,11 @@ async fn the_projector_continues_as_soon_as_retention_releases_its_lock() {
     let mut admin = node.admin().await;
     until("retention holds the projection", async || sqlx::raw_sql(free).fetch_optional(&mut admin).await.unwrap().is_none())
         .await;
-    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Elsewhere);
+    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), ProjectionStep::Elsewhere);
     let stop = CancellationToken::new();
     let running = tokio::spawn(projector.run(stop.clone()));
-    tokio::time::sleep(Duration::from_millis(500)).await; // until it has checked
+    // The projector's first check finds the projection held, and signals nothing.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     assert_eq!(forgetting.await.unwrap().unwrap().payloads, 1);
     until_true("the projector is notified", node.ledger.pool(), "SELECT count(*) = 2 FROM deliveries").await;

@@ -1,9 +1,9 @@
 //! Switching off a webhook, or ending a replay, with any number of pending deliveries.
 
-use ledger_projections::deliveries::{MAX_FAILED_PER_TRANSACTION, SILENCE, STOP};
+use ledger_projections::deliveries::{FAIL_OF_REPLAYS, FAIL_OF_WEBHOOKS, MAX_FAILED_PER_TRANSACTION};
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::connect;
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use serde_json::Value;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
@@ -59,13 +59,15 @@ async fn pending_deliveries_fail_in_short_transactions_and_the_projection_then_c
 
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
     for left in [MAX_FAILED_PER_TRANSACTION + left, left] {
-        assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
+        assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), ProjectionStep::Applied { events: 0, is_more: true });
         assert_eq!(pending(&node, id).await, left);
     }
     // The webhook is switched on again in between. The deliveries pending at the switch-off still fail.
     node.client(&setup.client, "PUT", &path, json!({"is_active": true})).await.data(200);
     order(&node, &setup).await;
-    let Step::Applied { events, is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
+    let ProjectionStep::Applied { events, is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else {
+        panic!("not all")
+    };
     assert!(events > 4, "the events of both orders and switches: {events}");
     assert_eq!((pending(&node, id).await, pending(&node, other).await), (1, 12));
 }
@@ -86,9 +88,11 @@ async fn pending_deliveries_of_a_replay_fail_in_short_transactions() {
     order(&node, &setup).await;
 
     let projector = Projector::new(&node.ledger, &node.options, node.metrics.clone());
-    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), Step::Applied { events: 0, is_more: true });
+    assert_eq!(projector.step(FIRST_SHARD).await.unwrap(), ProjectionStep::Applied { events: 0, is_more: true });
     assert_eq!(pending(&node, id).await, left);
-    let Step::Applied { events: 2.., is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else { panic!("not all") };
+    let ProjectionStep::Applied { events: 2.., is_more: false } = projector.step(FIRST_SHARD).await.unwrap() else {
+        panic!("not all")
+    };
     assert_eq!(pending(&node, id).await, 10 + 1, "deliveries that do not belong to the replay");
 }
 
@@ -110,7 +114,7 @@ async fn pending_deliveries_of_a_replay_are_found_among_many_others() {
             sqlx::raw_sql("ANALYZE delivery_state, deliveries").execute(&mut node.admin().await).await.unwrap();
         }
         let explain = format!(
-            "BEGIN; DEALLOCATE ALL; PREPARE stop (smallint, bigint[], bigint) AS {STOP};
+            "BEGIN; DEALLOCATE ALL; PREPARE stop (smallint, bigint[], bigint) AS {FAIL_OF_REPLAYS};
              EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE stop (1, '{{7}}', {MAX_FAILED_PER_TRANSACTION}); ROLLBACK"
         );
         let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *connection).await.unwrap();
@@ -118,7 +122,8 @@ async fn pending_deliveries_of_a_replay_are_found_among_many_others() {
         let most = most_rows(&plan[0]["Plan"]);
         assert_eq!(most, f64::from(of_seventh), "the plan reads more than the replay's own rows: {plan:#}");
     }
-    let failed = sqlx::query(STOP).bind(FIRST_SHARD).bind(vec![7_i64]).bind(i64::MAX).execute(&mut *connection).await.unwrap();
+    let failed =
+        sqlx::query(FAIL_OF_REPLAYS).bind(FIRST_SHARD).bind(vec![7_i64]).bind(i64::MAX).execute(&mut *connection).await.unwrap();
     assert_eq!(failed.rows_affected(), 300);
     let failed = "SELECT array_agg(DISTINCT d.replay_id), count(*) FROM delivery_state s JOIN deliveries d ON d.id = s.delivery_id WHERE s.status = 'failed'";
     let failed: (Vec<i64>, i64) = sqlx::query_as(failed).fetch_one(node.ledger.pool()).await.unwrap();
@@ -150,9 +155,11 @@ async fn pending_deliveries_are_found_by_the_indexes_of_due_deliveries() {
         if analyzed {
             sqlx::raw_sql("ANALYZE delivery_state, deliveries").execute(&mut node.admin().await).await.unwrap();
         }
-        for (statement, index) in
-            [(SILENCE[0], "delivery_state_due_first"), (SILENCE[1], "delivery_state_due_retry"), (STOP, "deliveries_replay")]
-        {
+        for (statement, index) in [
+            (FAIL_OF_WEBHOOKS[0], "delivery_state_due_first"),
+            (FAIL_OF_WEBHOOKS[1], "delivery_state_due_retry"),
+            (FAIL_OF_REPLAYS, "deliveries_replay"),
+        ] {
             let explain = format!(
                 "DEALLOCATE ALL; PREPARE silence (smallint, bigint[], bigint) AS {statement}; EXPLAIN EXECUTE silence (1, '{{2}}', 100)"
             );

@@ -7,7 +7,7 @@ use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::Command;
 use rewards_ledger::ledger::commands::RequestReplay;
-use rewards_ledger::ledger::projector::Step;
+use rewards_ledger::ledger::projector::ProjectionStep;
 
 use crate::support::shop::{SHARD, Shop};
 
@@ -17,13 +17,13 @@ async fn batches(shop: &Shop) -> Vec<usize> {
     let (mut batches, mut before) = (vec![], made(shop).await);
     loop {
         match projector.step(SHARD).await.unwrap() {
-            Step::Applied { events, is_more } => {
+            ProjectionStep::Applied { events, is_more } => {
                 assert!(events > 0);
                 let now = made(shop).await;
                 batches.push(now - before);
                 before = now;
                 if !is_more {
-                    assert_eq!(projector.step(SHARD).await.unwrap(), Step::Idle, "nothing is left for the slow timer");
+                    assert_eq!(projector.step(SHARD).await.unwrap(), ProjectionStep::Idle, "nothing is left for the slow timer");
                     return batches;
                 }
             }
@@ -47,7 +47,7 @@ async fn a_batch_makes_some_thousand_deliveries_at_most() {
         webhooks.push(shop.webhook("https://example.com/hook").await.0);
     }
     for webhook_id in webhooks {
-        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second: 500 };
+        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second: 500, only: None };
         shop.run(Command::RequestReplay(replay)).await;
     }
     shop.project().await;

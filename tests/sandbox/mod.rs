@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_events::order::{Order, OrderStatus};
-use ledger_events::{AccountId, OrderId};
+use ledger_events::{AccountId, OrderId, WalletId};
 use ledger_projections::orders;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::commands::PlaceOrder;
@@ -182,11 +182,11 @@ async fn a_sandbox_has_a_database_of_its_own() {
     let CommandResult::Account(other) = run(&stage.ledger, commands::CreateAccount { name: "Other".into() }).await else {
         panic!()
     };
-    let refused = stage.ledger.execute(SHARD, fund(other.id, 1), origin()).await.unwrap_err();
+    let refused = stage.ledger.execute(SHARD, fund(other.id, WalletId(1)), origin()).await.unwrap_err();
     assert_eq!(refused.to_string(), "not found");
     let status = ledger_events::account::AccountStatus::Suspended;
     run(&stage.ledger, commands::SetAccountStatus { account_id: stage.account_id, status }).await;
-    let refused = stage.ledger.execute(SHARD, fund(stage.account_id, 1), origin()).await.unwrap_err();
+    let refused = stage.ledger.execute(SHARD, fund(stage.account_id, WalletId(1)), origin()).await.unwrap_err();
     assert_eq!(refused.to_string(), "the account is suspended");
 }
 

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, OnceLock};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::node::Answer;
+use super::node::TestResponse;
 
 /// Method and path of an operation, and its responses by status.
 struct Operation {
@@ -94,7 +94,7 @@ impl Operation {
 /// # Panics
 /// If the operation's document does not describe the response.
 #[track_caller]
-pub fn check(method: &str, path: &str, answer: &Answer) {
+pub fn check(method: &str, path: &str, answer: &TestResponse) {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let likeness = |operation: &&Operation| operation.likeness(path);
     // Find the path first: a missing method is not a response of any operation.

@@ -1,6 +1,10 @@
 //! Rich histories for auditors: sound ones, and ones with known faults.
 
+use std::fmt::Display;
+use std::sync::Arc;
+
 use bank_statements::lines::Columns;
+use chrono::SubsecRound;
 use ledger_events::account::{AccountStatus, DiscountRule};
 use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
@@ -8,18 +12,21 @@ use ledger_events::log::SignedTree;
 use ledger_events::operator::OperatorRole;
 use ledger_events::reconciliation::{Decision, StatementFormat};
 use ledger_events::replay::ReplayKind;
+use ledger_events::restrictions::{Restrictions, Scope};
 use ledger_events::user::UserRole;
 use ledger_events::wallet::Direction;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, OrderId, Rejection, ReplayId, StatementId, UserId, WebhookId};
+use ledger_events::{AccountId, Actor, OrderId, Rejection, ReplayId, StatementId, TransactionId, UserId, WebhookId};
+use rewards_ledger::access::two_factor;
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::commands::{
-    ChangeUser, CreateUser, DecideMatch, ImportStatement, IssueOperatorToken, PayoutOutcome, RecordLogIncident, RequestReplay,
-    WebhookChange,
+    AcceptInvitation, ChangeOperatorUser, ChangeUser, CreateOperatorUser, CreateUser, DecideMatch, EnableOperatorTwoFactor,
+    EnableTwoFactor, ImportStatement, InviteUser, IssueOperatorToken, MoneyChange, NewVoucher, PayoutOutcome, RecordLogIncident,
+    RequestReplay, WebhookChange,
 };
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
-use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands, images};
+use rewards_ledger::ledger::{Command, CommandResult, Origin, WriteError, commands, images};
 use rewards_ledger::reconciliation::statements::{self, Source};
 use rewards_ledger::secrets::seal::Secret;
 use sha2::{Digest, Sha256};
@@ -43,7 +50,7 @@ pub struct Left {
 }
 
 /// Builds a command that creates a user who cannot log in.
-fn create_user(account_id: i64, email: &str) -> Command {
+fn create_user(account_id: AccountId, email: &str) -> Command {
     Command::CreateUser(CreateUser {
         account_id,
         role: UserRole::Operator,
@@ -64,6 +71,7 @@ impl Shop {
             name: "key".into(),
             api_key: Secret::new("abcdefgh-rest"),
             api_secret: Secret::new("secret"),
+            restrictions: Restrictions::default(),
         };
         let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
         let (account_id, credential_id) = (credential.account_id, credential.id);
@@ -130,6 +138,10 @@ impl Shop {
             let (wallet_id, amount, reason) = (self.customer.wallet_id, money("1.50"), Secret::new("a correction"));
             self.run(commands::AdjustWallet { wallet_id, direction, amount, reason }).await;
         }
+        self.shelves().await;
+        self.approvals().await;
+        let (account_id, wallet_id) = (self.customer.account_id, self.customer.wallet_id);
+        self.run(commands::SetLowBalanceNotice { account_id, wallet_id, below: Some(money("10.00")) }).await;
         self.access().await;
         // Switching the webhook off fails its pending deliveries, which are then retried.
         self.listens(all, false).await;
@@ -154,11 +166,59 @@ impl Shop {
         self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
     }
 
-    /// Makes a revoked API key, a revoked operator token, a blocked address, and an incident of the log.
+    /// Voids a voucher that no order has, and sets a threshold for its stock.
+    async fn shelves(&self) {
+        let (product_id, denomination) = (self.customer.product_id, money("25.00"));
+        let voucher = NewVoucher {
+            row: 1,
+            card_number: Secret::new("6006-void"),
+            pin: None,
+            claim_url: None,
+            reference: Some("VCH-void".to_owned()),
+            expires_on: Some("2001-01-01".parse().unwrap()),
+        };
+        self.run(commands::LoadVouchers { product_id, denomination, vouchers: vec![voucher] }).await;
+        let references = vec!["VCH-void".to_owned()];
+        self.run(commands::VoidVouchers { product_id, references, reason: Secret::new("a wrong file") }).await;
+        self.run(commands::SetStockThreshold { product_id, denomination, least: Some(5) }).await;
+    }
+
+    /// Makes one approval of each kind and outcome: a granted funding, a rejected adjustment, a pending payout.
+    pub async fn approvals(&self) {
+        let (wallet_id, amount) = (self.customer.wallet_id, money("2.00"));
+        let fund = commands::FundWallet {
+            account_id: None,
+            wallet_id,
+            amount,
+            reference: "approved".to_owned(),
+            note: Some(Secret::new("a note")),
+        };
+        let adjust = commands::AdjustWallet { wallet_id, direction: Direction::Credit, amount, reason: Secret::new("a mistake") };
+        let to = self.beneficiary().await;
+        let settle = commands::SettlePayout { payout_id: self.payout(to, "2.00").await, outcome: PayoutOutcome::Paid };
+        let mut ids = vec![];
+        for change in [MoneyChange::Fund(fund), MoneyChange::Adjust(adjust), MoneyChange::Settle(settle)] {
+            let limits = Arc::new("1.00".parse().unwrap());
+            let CommandResult::Approval(view) = self.run(commands::Supervise { change, limits }).await else { panic!() };
+            ids.push(view.approval.id);
+        }
+        let second = || Origin { actor: Actor::Operator(77), request_id: "test".to_owned() };
+        let grant = commands::GrantApproval { approval_id: ids[0] };
+        self.ledger.execute(SHARD, grant, second()).await.unwrap();
+        let reject = commands::RejectApproval { approval_id: ids[1], reason: Some(Secret::new("no")) };
+        self.ledger.execute(SHARD, reject, second()).await.unwrap();
+    }
+
+    /// Makes a restricted API key that is revoked, a revoked operator token, a blocked address, and an incident of the log.
     pub async fn access(&self) {
         let account_id = self.customer.account_id;
         let (api_key, api_secret) = (Secret::new("ijklmnop-rest"), Secret::new("secret"));
-        let issue = commands::IssueCredential { account_id, name: "another".into(), api_key, api_secret };
+        let restrictions = Restrictions {
+            scopes: Some([Scope::Read, Scope::Webhooks].into_iter().collect()),
+            expires_at: Some(chrono::Utc::now().trunc_subsecs(3) + chrono::TimeDelta::days(1)),
+            allowed_networks: vec!["203.0.113.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+        };
+        let issue = commands::IssueCredential { account_id, name: "another".into(), api_key, api_secret, restrictions };
         let CommandResult::Credential(credential) = self.run(issue).await else { panic!() };
         self.run(commands::RevokeCredential { account_id, credential_id: credential.id }).await;
         for (name, is_revoked) in [("ada", true), ("grace", false)] {
@@ -168,9 +228,11 @@ impl Shop {
                 self.run(commands::RevokeOperatorToken { id }).await;
             }
         }
+        self.operator_users().await;
         let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')";
         sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
         self.run(commands::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
+        self.security().await;
         let day = |text: &str| text.parse().unwrap();
         self.run(commands::DeclareEmergencySunset(EmergencySunsetDeclared {
             deprecation_date: Some(day("2026-12-01")),
@@ -191,6 +253,77 @@ impl Shop {
         self.run(record()).await;
         let again = self.ledger.execute(SHARD, record(), origin()).await;
         assert!(matches!(again, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{again:?}");
+    }
+
+    /// Makes an operator's user whose second factor is removed, one whose second factor stays, one of the identity provider,
+    /// and one who is removed.
+    async fn operator_users(&self) {
+        let hash = |text: &str| super::ledger::keyring().fingerprint("operator.email", text);
+        let mut ids = vec![];
+        for email in ["kim@example.com", "lee@example.com", "max@example.com"] {
+            let (role, password_hash) = (OperatorRole::Finance, Secret::new("$argon2id$"));
+            let create = CreateOperatorUser { email: Secret::new(email), email_lookup: hash(email), role, password_hash };
+            let CommandResult::OperatorUser(user) = self.run(Command::CreateOperatorUser(create)).await else { panic!() };
+            ids.push(user.id);
+        }
+        for id in &ids {
+            let secret = two_factor::generate_secret();
+            let recovery_codes = vec![hash("code")];
+            let enable = EnableOperatorTwoFactor { id: *id, secret, step: 1, recovery_codes, session_id: 0 };
+            self.run(Command::EnableOperatorTwoFactor(enable)).await;
+        }
+        self.run(commands::RemoveOperatorTwoFactor { id: ids[0] }).await;
+        let change = ChangeOperatorUser { id: ids[0], role: Some(OperatorRole::Admin), password_hash: None };
+        self.run(Command::ChangeOperatorUser(change)).await;
+        self.run(commands::RemoveOperatorUser { id: ids[2] }).await;
+        for role in [OperatorRole::Auditor, OperatorRole::Finance] {
+            let admit = commands::AdmitOperatorUser { subject_lookup: hash("subject"), role, name: Secret::new("noa") };
+            self.run(admit).await;
+        }
+    }
+
+    /// Makes users with and without a second factor, a rule for owners that is set and lifted, and invitations that are open,
+    /// accepted and revoked.
+    async fn security(&self) {
+        let account_id = self.customer.account_id;
+        let user_id = self.user(account_id, "e@example.com").await;
+        self.run(commands::ChangeMemberRole { account_id, user_id, role: UserRole::Owner }).await;
+        self.enrol(user_id).await;
+        for owners_need_two_factor in [true, false] {
+            self.run(commands::SetSecurityPolicy { account_id, user_id, owners_need_two_factor }).await;
+        }
+        self.run(commands::DisableTwoFactor { account_id, user_id }).await;
+        self.enrol(user_id).await;
+        self.run(commands::SetOwnPassword { account_id, user_id, password_hash: Secret::new("none"), kept_session: None }).await;
+        for id in [1, 2, 3] {
+            let (email, token, now) = (
+                Secret::new(format!("{id}@example.com")),
+                Secret::new(format!("token {id}")),
+                chrono::Utc::now().trunc_subsecs(3),
+            );
+            let (role, expires_at) = (UserRole::Viewer, now + chrono::TimeDelta::days(7));
+            let invite = InviteUser { account_id, id, role, email, token, invited_by: user_id, created_at: now, expires_at };
+            self.run(invite).await;
+        }
+        let Command::CreateUser(new) = create_user(account_id, "2@example.com") else { panic!() };
+        let CommandResult::User(new) = self.run(AcceptInvitation { invitation_id: 2, invited_by: user_id, new }).await else {
+            panic!()
+        };
+        self.run(commands::RevokeInvitation { account_id, id: 3, user_id }).await;
+        self.run(commands::RemoveMember { account_id, user_id: new.id }).await;
+    }
+
+    async fn enrol(&self, user_id: UserId) {
+        let (account_id, secret) = (self.customer.account_id, Secret::new("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"));
+        self.run(EnableTwoFactor {
+            account_id,
+            user_id,
+            secret,
+            step: 1,
+            recovery_codes: vec![[1; 32], [2; 32]],
+            kept_session: 0,
+        })
+        .await;
     }
 
     /// Erases one subject of each kind. Of the statement it erases a line, and then the rest.
@@ -233,7 +366,7 @@ impl Shop {
     /// Requests a replay of a webhook's missed events.
     async fn replay(&self, webhook_id: WebhookId, per_second: i32) -> ReplayId {
         let account_id = self.customer.account_id;
-        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second };
+        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second, only: None };
         let CommandResult::Replay(replay) = self.run(Command::RequestReplay(replay)).await else { panic!() };
         replay.id
     }
@@ -256,7 +389,7 @@ impl Shop {
         let imported = self.run(Command::ImportStatement(ImportStatement(imported))).await;
         let CommandResult::Statement { statement, is_new: true } = imported else { panic!() };
         let statement_id = statement.id;
-        for (line, decision) in [(1, Decision::Funding { transaction_id: 1 }), (2, Decision::Ignored)] {
+        for (line, decision) in [(1, Decision::Funding { transaction_id: TransactionId(1) }), (2, Decision::Ignored)] {
             let reason = Secret::new("because");
             self.run(Command::DecideMatch(DecideMatch { statement_id, line, decision, reason })).await;
         }
@@ -325,7 +458,7 @@ pub const REFUNDED_AGAIN: &str = "
     UPDATE log_head SET position = position + 1";
 
 /// SQL for a superuser that appends this many events to an order, as if its codes had been read that often.
-pub fn revealed(order: i64, count: i64) -> String {
+pub fn revealed(order: impl Display, count: i64) -> String {
     format!(
         "INSERT INTO events (shard_id, position, event_id, stream_type, stream_id, version, type, schema_version, data, metadata, recorded_at)
          SELECT 1, h.position + n, gen_random_uuid(), 'order', {order}, last.version + n, 'VouchersRevealed', 1, '{{\"units\":1}}', placed.metadata, h.recorded_at

@@ -95,6 +95,7 @@ pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
         description: String::new(),
         terms: String::new(),
         is_active: true,
+        stock_thresholds: vec![],
     };
     let CommandResult::Product(product) = run(ledger, commands::AddProduct { details }).await else { panic!() };
     product.id

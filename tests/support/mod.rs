@@ -1,13 +1,16 @@
 use std::path::PathBuf;
 
+pub mod browser;
 pub mod clock;
 pub mod documented;
 pub mod failover;
 pub mod history;
 pub mod ledger;
+pub mod mail;
 #[path = "../../crates/webhook-client/tests/support/misbehave.rs"]
 pub mod misbehave;
 pub mod node;
+pub mod open_id;
 pub mod postgres;
 pub mod program;
 pub mod proxy;

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use ledger_events::OrderId;
+use ledger_events::approval::ApprovalLimits;
 use reqwest::{Method, RequestBuilder};
+use rewards_ledger::access::open_id::{OpenId, OpenIdSettings};
 use rewards_ledger::access::rate_limits::RateLimits;
+use rewards_ledger::access::sessions::Login;
 use rewards_ledger::access::{Role, Sessions};
 use rewards_ledger::api::{self, Surface};
 use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::feed::FeedWaiters;
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands};
-use rewards_ledger::node::serving::{self, ApiSettings, Connections};
+use rewards_ledger::node::serving::{self, ApiSettings, Connections, Served};
+use rewards_ledger::pages::PageSettings;
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
@@ -36,6 +42,9 @@ pub struct Node {
     pub metrics: Metrics,
     pub sessions: Sessions,
     pub public_log: PublicLog,
+    pub feed: FeedWaiters,
+    /// Ends the waits for events, as a stop of the node does.
+    pub stopping: CancellationToken,
     url: String,
     token: Secret,
     http: reqwest::Client,
@@ -47,7 +56,7 @@ pub struct Node {
 
 /// Limits higher than any test needs that is not about limits.
 pub const AMPLE_LIMITS: &str = "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h,\
-    user-login=1000000/1h,operator=1000000/60s";
+    password-reset=1000000/1h,security=1000000/1h,user-login=1000000/1h,reset-mail=1000000/1h,operator=1000000/60s,openid=1000000/60s";
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -57,13 +66,13 @@ impl Drop for Node {
 
 /// A complete HTTP response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub text: String,
 }
 
-impl Answer {
+impl TestResponse {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text))
     }
@@ -84,6 +93,11 @@ impl Answer {
         let mut body = self.json();
         assert_eq!(body["error"]["code"], code, "{body}");
         body["error"].take()
+    }
+
+    /// Returns the first cookie that the response sets, as a browser sends it back.
+    pub fn cookie(&self) -> String {
+        self.header("set-cookie").split(';').next().unwrap().to_owned()
     }
 
     pub fn header(&self, name: &str) -> &str {
@@ -112,6 +126,15 @@ pub struct User {
     pub cookie: String,
 }
 
+/// An operator's user, with a session of the console.
+#[derive(Clone, Debug)]
+pub struct ConsoleUser {
+    pub id: i64,
+    pub email: String,
+    /// Cookie header value, as a browser sends it.
+    pub cookie: String,
+}
+
 /// Password of every user.
 pub const PASSWORD: &str = "correct horse battery staple";
 
@@ -124,38 +147,71 @@ pub struct Setup {
     pub product_id: i64,
 }
 
+/// Properties of a node that most tests leave as they are.
+struct Options {
+    limits: RateLimits,
+    is_sandbox: bool,
+    /// Identity provider of the operators' users.
+    issuer: Option<String>,
+    approval_limits: ApprovalLimits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limits: AMPLE_LIMITS.parse().unwrap(),
+            is_sandbox: false,
+            issuer: None,
+            approval_limits: ApprovalLimits::default(),
+        }
+    }
+}
+
 impl Node {
     pub async fn start() -> Node {
-        Node::with_limits(AMPLE_LIMITS.parse().unwrap()).await
+        Node::on_its_own(Options::default()).await
     }
 
     /// Starts a node with these rate limits.
     pub async fn with_limits(limits: RateLimits) -> Node {
-        let database = postgres::database().await;
-        let options = database.url.parse().unwrap();
-        Node::on(Some(database), options, limits, false).await
+        Node::on_its_own(Options { limits, ..Options::default() }).await
+    }
+
+    /// Starts a node whose operators sign in with this identity provider.
+    pub async fn with_provider(issuer: &str) -> Node {
+        Node::on_its_own(Options { issuer: Some(issuer.to_owned()), ..Options::default() }).await
+    }
+
+    /// Starts a node on which a second operator must approve movements above these amounts.
+    pub async fn supervised(approval_limits: &str) -> Node {
+        Node::on_its_own(Options { approval_limits: approval_limits.parse().unwrap(), ..Options::default() }).await
     }
 
     /// Starts a sandbox node, which has additional routes.
     pub async fn sandbox() -> Node {
-        let database = postgres::database().await;
-        let options = database.url.parse().unwrap();
-        Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), true).await
+        Node::on_its_own(Options { is_sandbox: true, ..Options::default() }).await
     }
 
     /// Starts another node of the same kind on the same database.
     pub async fn beside(&self, limits: RateLimits) -> Node {
-        Node::on(None, self.options.clone(), limits, self.is_sandbox).await
+        Node::on(None, self.options.clone(), Options { limits, is_sandbox: self.is_sandbox, ..Options::default() }).await
     }
 
     /// Starts a node whose database connections all go through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
         let (proxy, options) = Proxy::before(&database.url).await;
-        (Node::on(Some(database), options, AMPLE_LIMITS.parse().unwrap(), false).await, proxy)
+        (Node::on(Some(database), options, Options::default()).await, proxy)
     }
 
-    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, limits: RateLimits, is_sandbox: bool) -> Node {
+    async fn on_its_own(wanted: Options) -> Node {
+        let database = postgres::database().await;
+        let options = database.url.parse().unwrap();
+        Node::on(Some(database), options, wanted).await
+    }
+
+    async fn on(database: Option<TestDatabase>, options: PgConnectOptions, wanted: Options) -> Node {
+        let Options { limits, is_sandbox, issuer, approval_limits } = wanted;
         let keyring = keyring();
         let metrics = Metrics::default();
         let tasks = TaskTracker::new();
@@ -164,22 +220,47 @@ impl Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let public_log = PublicLog { witnesses: [tree::witness(1), tree::witness(2)].into() };
+        let stopping = CancellationToken::new();
         let settings = ApiSettings {
             rate_limits: limits,
             lifecycle: api::Lifecycle::default(),
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             public_url: url.as_str().into(),
+            console_url: url.as_str().into(),
+            open_id: issuer.map(|issuer| OpenId::new(open_id_settings(&issuer, &url), keyring.clone()).unwrap()),
             is_sandbox,
             public_log: public_log.clone(),
+            approval_limits,
             operator_token: Some(token.clone()),
+            stopping: stopping.clone(),
         };
         let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
-        let sessions = state.sessions.clone();
+        let (sessions, feed) = (state.sessions.clone(), state.feed.clone());
         let connections = Connections { total: 8_192, per_address: 8_192 };
-        let served = serving::serve(listener, Surface::Whole, state, connections, CancellationToken::new());
+        let served = serving::serve(
+            listener,
+            Served { surface: Surface::Whole, pages: Some(PageSettings::default()) },
+            state,
+            connections,
+            CancellationToken::new(),
+        );
         let server = tokio::spawn(served).abort_handle();
         let http = reqwest::Client::new();
-        Node { ledger, options, metrics, sessions, public_log, url, token, http, server, is_sandbox, _database: database }
+        Node {
+            ledger,
+            options,
+            metrics,
+            sessions,
+            public_log,
+            feed,
+            stopping,
+            url,
+            token,
+            http,
+            server,
+            is_sandbox,
+            _database: database,
+        }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -188,7 +269,7 @@ impl Node {
     }
 
     /// Sends a request with exactly this target, these headers and this body.
-    pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub async fn raw(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> TestResponse {
         let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
@@ -204,28 +285,28 @@ impl Node {
             let (name, value) = line.split_once(": ").unwrap();
             (name.parse::<reqwest::header::HeaderName>().unwrap(), value.parse().unwrap())
         });
-        let answer = Answer { status, headers: headers.collect(), text: text.to_owned() };
+        let answer = TestResponse { status, headers: headers.collect(), text: text.to_owned() };
         documented::check(method, target, &answer);
         answer
     }
 
-    pub async fn send(&self, request: RequestBuilder) -> Answer {
+    pub async fn send(&self, request: RequestBuilder) -> TestResponse {
         let request = request.build().unwrap();
         let (method, path) = (request.method().clone(), request.url().path().to_owned());
         let response = self.http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
-        let answer = Answer { status, headers, text };
+        let answer = TestResponse { status, headers, text };
         documented::check(method.as_str(), &path, &answer);
         answer
     }
 
     /// Sends a request as the admin of the configuration.
-    pub async fn operator(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn operator(&self, method: &str, path: &str, body: Value) -> TestResponse {
         self.operator_with(&self.token, method, path, body).await
     }
 
-    pub async fn operator_with(&self, token: &Secret, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn operator_with(&self, token: &Secret, method: &str, path: &str, body: Value) -> TestResponse {
         let request = self.request(method, &format!("/admin/v1{path}")).bearer_auth(token.expose());
         self.send(with_json(request, &body)).await
     }
@@ -235,6 +316,21 @@ impl Node {
         let token = random_secret();
         run(&self.ledger, Command::IssueOperatorToken(IssueOperatorToken::of(role.as_str(), role, &token))).await;
         token
+    }
+
+    /// Creates an operator's user with this role, who has signed in.
+    pub async fn console_user(&self, role: Role) -> ConsoleUser {
+        let email = format!("{}@example.com", random_secret().expose());
+        let user = json!({"email": email, "password": PASSWORD, "role": role.as_str()});
+        let created = self.operator("POST", "/operators", user).await.data(201);
+        let signed_in = self.console_login(&email, PASSWORD, None).await;
+        signed_in.data(200);
+        ConsoleUser { id: created["id"].as_i64().unwrap(), email, cookie: signed_in.cookie() }
+    }
+
+    /// Signs in to the console.
+    pub async fn console_login(&self, email: &str, password: &str, otp: Option<&str>) -> TestResponse {
+        self.anyone("POST", "/admin/auth/login", json!({"email": email, "password": password, "otp": otp})).await
     }
 
     /// Builds an operator's request, to which a body can be added.
@@ -249,12 +345,12 @@ impl Node {
     }
 
     /// Sends a client's request. A null body means no body.
-    pub async fn client(&self, client: &Client, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn client(&self, client: &Client, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(with_json(self.by(client, method, path), &body)).await
     }
 
     /// Sends a client's request with this exact body and an idempotency key.
-    pub async fn keyed(&self, client: &Client, path: &str, key: &str, body: &Value) -> Answer {
+    pub async fn keyed(&self, client: &Client, path: &str, key: &str, body: &Value) -> TestResponse {
         self.send(with_json(self.by(client, "POST", path).header("Idempotency-Key", key), body)).await
     }
 
@@ -264,8 +360,13 @@ impl Node {
     }
 
     pub async fn credential(&self, account_id: i64) -> Client {
-        let issued =
-            self.operator("POST", &format!("/accounts/{account_id}/credentials"), json!({"name": "main"})).await.data(201);
+        self.restricted(account_id, json!({})).await
+    }
+
+    /// Issues an API key with these restrictions.
+    pub async fn restricted(&self, account_id: i64, mut restrictions: Value) -> Client {
+        restrictions["name"] = json!("main");
+        let issued = self.operator("POST", &format!("/accounts/{account_id}/credentials"), restrictions).await.data(201);
         let text = |name: &str| issued[name].as_str().unwrap().to_owned();
         Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
     }
@@ -284,7 +385,8 @@ impl Node {
     }
 
     async fn session(&self, id: i64, account_id: i64, email: &str) -> User {
-        let (granted, cookie) = self.sessions.log_in(email, Secret::new(PASSWORD), [127, 0, 0, 1].into()).await.unwrap();
+        let login = Login::new(email, Secret::new(PASSWORD), [127, 0, 0, 1].into());
+        let (granted, cookie) = self.sessions.log_in(login).await.unwrap();
         User {
             id,
             account_id,
@@ -296,18 +398,18 @@ impl Node {
     }
 
     /// Sends a request with an access token, to any path.
-    pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(with_json(self.request(method, path).bearer_auth(token), &body)).await
     }
 
     /// Sends a request with a portal cookie, from a page of this origin.
-    pub async fn portal(&self, cookie: &str, origin: &str, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn portal(&self, cookie: &str, origin: &str, method: &str, path: &str, body: Value) -> TestResponse {
         let request = self.request(method, path).header("Cookie", cookie).header("Origin", origin);
         self.send(with_json(request, &body)).await
     }
 
     /// Sends a request without credentials.
-    pub async fn anyone(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn anyone(&self, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(with_json(self.request(method, path), &body)).await
     }
 
@@ -344,8 +446,10 @@ impl Node {
     /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
         let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone());
-        while projector.step(FIRST_SHARD).await.unwrap() != Step::Idle {}
-        while projector.total(FIRST_SHARD).await.unwrap() != Step::Idle {}
+        while projector.step(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
+        while projector.total(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
+        _ = projector.watch(FIRST_SHARD).await.unwrap();
+        while projector.watch(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
     }
 
     /// Grows and signs the tree over everything in the log.
@@ -358,7 +462,21 @@ impl Node {
     /// Runs fulfilment for one order.
     pub async fn fulfil(&self, order_id: i64) {
         let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-        self.ledger.execute(FIRST_SHARD, commands::FulfilOrder { order_id }, origin).await.unwrap();
+        self.ledger.execute(FIRST_SHARD, commands::FulfilOrder { order_id: OrderId(order_id) }, origin).await.unwrap();
+    }
+}
+
+/// Client id and secret of the nodes at an identity provider.
+pub const OPEN_ID_CLIENT: (&str, &str) = ("console", "the secret of the console at its provider");
+
+fn open_id_settings(issuer: &str, url: &str) -> OpenIdSettings {
+    OpenIdSettings {
+        issuer: issuer.to_owned(),
+        client_id: OPEN_ID_CLIENT.0.to_owned(),
+        client_secret: Some(Secret::new(OPEN_ID_CLIENT.1)),
+        role_claim: "rewards_ledger_role".to_owned(),
+        ca_pem: None,
+        console_url: url.to_owned(),
     }
 }
 

@@ -152,6 +152,7 @@ impl Proxy {
     /// Forwards the late bytes to the server. Returns when the server should have processed them.
     pub async fn deliver_late(&self) {
         self.is_late_delivered.send_replace(true);
+        // The server answers nobody here, so nothing signals that it has processed them.
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     }
 

@@ -9,10 +9,11 @@ use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::order::Order;
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, WalletId, WebhookId};
+use ledger_projections::deliveries::DeliveryFilter;
 use ledger_projections::orders;
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
 use rewards_ledger::ledger::commands::{AddBeneficiary, NewVoucher, PlaceOrder, RegisterWebhook, RequestPayout};
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{Command, CommandResult, Ledger, NewDeliveries, commands, connect};
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
@@ -178,9 +179,9 @@ impl Shop {
         // The first step creates the checkpoint.
         _ = projector.step(SHARD).await.unwrap();
         // The previous projector may hold the projection until its connection has ended.
-        while projector.step(SHARD).await.unwrap() != Step::Idle {}
+        while projector.step(SHARD).await.unwrap() != ProjectionStep::Idle {}
         _ = projector.total(SHARD).await.unwrap();
-        while projector.total(SHARD).await.unwrap() != Step::Idle {}
+        while projector.total(SHARD).await.unwrap() != ProjectionStep::Idle {}
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
@@ -190,6 +191,11 @@ impl Shop {
             ..worker(&self.options, receiver, deadline)
         }
     }
+}
+
+/// Builds a filter that selects all deliveries of an account.
+pub fn deliveries_of(account_id: AccountId) -> DeliveryFilter {
+    DeliveryFilter { account_id, status: None, event_type: None, order_id: None, webhook_id: None, retries: vec![] }
 }
 
 /// Builds a worker that trusts these receivers and may connect to this machine.

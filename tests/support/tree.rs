@@ -1,4 +1,4 @@
-//! The transparency log of a test: its signer, and the signer's memory.
+//! The transparency log of a test: its signer, and the signer's state.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rewards_ledger::ledger::Ledger;
 use rewards_ledger::ledger::connect::is_transient;
 use rewards_ledger::telemetry::Metrics;
-use rewards_ledger::transparency::memory::Memory;
-use rewards_ledger::transparency::projector::{Step, TreeProjector};
+use rewards_ledger::transparency::projector::{SigningStep, TreeProjector};
 use rewards_ledger::transparency::signer::{Origin, Signer};
+use rewards_ledger::transparency::signer_state::SignerState;
 use rewards_ledger::transparency::{Refusal, TreeError, store};
 use sqlx::postgres::PgConnectOptions;
 use transparency_log::checkpoint::{Opened, Trust};
@@ -34,12 +34,12 @@ pub struct Signing {
     pub key_file: String,
     pub origin: String,
     /// Tree whose state file this signer uses as well.
-    pub memory_of: Option<Tree>,
+    pub state_of: Option<Tree>,
 }
 
 impl Default for Signing {
     fn default() -> Signing {
-        Signing { key_file: LOG_KEY.to_owned(), origin: ORIGIN.to_owned(), memory_of: None }
+        Signing { key_file: LOG_KEY.to_owned(), origin: ORIGIN.to_owned(), state_of: None }
     }
 }
 
@@ -49,15 +49,15 @@ impl Tree {
     }
 
     pub fn with(ledger: &Ledger, options: &PgConnectOptions, metrics: &Metrics, signing: Signing) -> Tree {
-        let directory = match &signing.memory_of {
+        let directory = match &signing.state_of {
             Some(other) => other._directory.clone(),
             None => Arc::new(tempfile::tempdir().unwrap()),
         };
         let state = directory.path().join("log-state.json");
-        let memory = Memory::open(&state).unwrap();
+        let signer_state = SignerState::open(&state).unwrap();
         let signer = Arc::new(Signer::from_text(&signing.key_file).unwrap());
         let origin = Origin::new(&signing.origin);
-        let projector = TreeProjector::new(ledger, options, signer, origin, memory, metrics.clone());
+        let projector = TreeProjector::new(ledger, options, signer, origin, signer_state, metrics.clone());
         Tree { projector, state, ledger: ledger.clone(), _directory: directory }
     }
 
@@ -67,7 +67,7 @@ impl Tree {
         let mut is_cut = false;
         loop {
             match self.projector.once(SHARD).await {
-                Ok(Step::Idle) => return self.newest().await.size,
+                Ok(SigningStep::Idle) => return self.newest().await.size,
                 Ok(_) => {}
                 Err(TreeError::Database(error)) if !is_cut && is_transient(&error) => is_cut = true,
                 Err(error) => panic!("the tree does not grow: {error}"),
@@ -77,7 +77,7 @@ impl Tree {
 
     /// Returns the refusal of a step, which must refuse.
     #[track_caller]
-    pub fn refused(outcome: Result<Step, TreeError>) -> Refusal {
+    pub fn refused(outcome: Result<SigningStep, TreeError>) -> Refusal {
         match outcome {
             Err(TreeError::Refused(refusal)) => refusal,
             other => panic!("not refused: {other:?}"),

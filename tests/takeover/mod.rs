@@ -99,7 +99,7 @@ async fn taken_over(work: Work, harm: Signal) {
     let mut first = Program::start(&database.url, &arguments).await;
     if roles == "projector" {
         let all =
-            "SELECT count(*) = 3 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
+            "SELECT count(*) = 4 FROM projection_checkpoints c JOIN log_head h USING (shard_id) WHERE c.position = h.position";
         until_true("the first projects", &pool, all).await;
     }
     // The other node runs and waits.
@@ -129,6 +129,7 @@ async fn taken_over(work: Work, harm: Signal) {
     if harm == Signal::SIGSTOP {
         // It can no longer write the rest of its transaction, and continues beside the other node.
         first.signal(Signal::SIGCONT);
+        // Nothing signals that a program goes on, so it gets time to end.
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!first.has_ended());
         first.signal(Signal::SIGTERM);

@@ -3,7 +3,7 @@
 use ledger_events::ShardId;
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::projector::SigningStep;
 use rewards_ledger::transparency::proof::consistency;
 use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::store;
@@ -57,7 +57,7 @@ async fn every_checkpoint_is_the_root_of_the_events() {
         assert_eq!(tiles[&(tile.level, tile.index)].len(), usize::from(tile.width));
     }
     assert!(Tile::all(size).filter(|tile| tile.width == FULL).count() >= 2);
-    assert_eq!(tree.projector.step(SHARD).await.unwrap(), Step::Idle);
+    assert_eq!(tree.projector.step(SHARD).await.unwrap(), SigningStep::Idle);
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:?}", report.differences);
     let reach = report.reached.iter().find(|reach| reach.projection == "transparency").unwrap();
@@ -82,7 +82,7 @@ async fn a_tree_far_behind_catches_up_in_pages() {
     let shop = Shop::open().await;
     shop.orders(shop.customer.account_id, 2_100).await;
     let tree = tree(&shop, Signing::default());
-    assert_eq!(tree.projector.step(SHARD).await.unwrap(), Step::Signed { size: 4_096, is_more: true });
+    assert_eq!(tree.projector.step(SHARD).await.unwrap(), SigningStep::Signed { size: 4_096, is_more: true });
     let size = tree.grow().await;
     assert_eq!(tree.opened().await.checkpoint.root, root(&shop, size).await);
 }
@@ -93,7 +93,7 @@ async fn one_node_signs_at_a_time_and_every_node_remembers() {
     let (one, other) = (tree(&shop, Signing::default()), tree(&shop, Signing::default()));
     shop.orders(shop.customer.account_id, 20).await;
     let size = one.grow().await;
-    assert_eq!(other.projector.step(SHARD).await.unwrap(), Step::Idle);
+    assert_eq!(other.projector.step(SHARD).await.unwrap(), SigningStep::Idle);
     let state = |tree: &Tree| std::fs::read_to_string(&tree.state).unwrap();
     assert_eq!(state(&one), state(&other));
     assert!(state(&other).contains(&format!("\"size\": {size}")));
@@ -103,7 +103,7 @@ async fn one_node_signs_at_a_time_and_every_node_remembers() {
     one.grow().await;
     let mut holder = shop.pool().begin().await.unwrap();
     store::hold(&mut holder, SHARD).await.unwrap().unwrap();
-    assert_eq!(other.projector.step(SHARD).await.unwrap(), Step::Elsewhere);
+    assert_eq!(other.projector.step(SHARD).await.unwrap(), SigningStep::Elsewhere);
     assert_eq!(state(&one), state(&other));
     drop(holder);
 
@@ -131,7 +131,7 @@ async fn keys_are_rotated_and_old_keys_stay_valid() {
     let mut notes = vec![];
     for signing in [signing, both, new] {
         shop.orders(shop.customer.account_id, 1).await;
-        let tree = tree(&shop, Signing { memory_of: Some(first.clone()), ..signing });
+        let tree = tree(&shop, Signing { state_of: Some(first.clone()), ..signing });
         tree.grow().await;
         notes.push(tree.newest().await);
     }
@@ -202,7 +202,7 @@ async fn append_to_the_second(node: &Node, count: i64) {
 /// Grows the trees of both shards.
 async fn grow_both(tree: &Tree) {
     for shard in [1, 2] {
-        while tree.projector.once(shard).await.unwrap() != Step::Idle {}
+        while tree.projector.once(shard).await.unwrap() != SigningStep::Idle {}
     }
 }
 

@@ -19,7 +19,7 @@ use crate::support::tree;
 use crate::support::wait::until;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_with_memories_of_their_own_sign_one_tree() {
+async fn processes_with_states_of_their_own_sign_one_tree() {
     grow_together(None).await;
 }
 
@@ -52,12 +52,12 @@ async fn order(program: &Program, client: &Client, order: &Value) {
     assert_eq!(status, 201, "{placed}");
 }
 
-async fn grow_together(memory: Option<&Path>) {
+async fn grow_together(state_file: Option<&Path>) {
     let database = postgres::database().await;
     let pool = PgPool::connect(&database.url).await.unwrap();
     let mut arguments = vec!["--roles", "api,projector", "--log-origin", tree::ORIGIN];
-    if let Some(memory) = memory {
-        arguments.extend(["--log-state-file", memory.to_str().unwrap()]);
+    if let Some(state_file) = state_file {
+        arguments.extend(["--log-state-file", state_file.to_str().unwrap()]);
     }
     let mut programs = [Program::start(&database.url, &arguments).await, Program::start(&database.url, &arguments).await];
     let client = programs[0].client("10000.00").await;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ledger_events::OrderId;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::{FIRST_SHARD, reader};
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
@@ -99,9 +100,9 @@ async fn an_orders_receipt_has_all_of_its_events_and_money() {
         types,
         ["OrderPlaced", "WalletDebited", "OrderQueued", "OrderPartiallyDelivered", "OrderCancelled", "WalletRefunded"]
     );
-    assert_eq!((checked.events, checked.order_id), (6, order));
+    assert_eq!((checked.events, checked.order_id), (6, OrderId(order)));
 
-    let forged = Receipt { order_id: other, ..receipt.clone() };
+    let forged = Receipt { order_id: OrderId(other), ..receipt.clone() };
     assert!(matches!(forged.check(&trust), Err(ReceiptError::Foreign(_))));
     let mut short = receipt;
     short.events.pop();

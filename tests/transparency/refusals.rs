@@ -1,9 +1,9 @@
-//! The signer's memory outside the database, and the refusals that follow from it.
+//! The signer's state outside the database, and the refusals that follow from it.
 
 use rewards_ledger::ledger::{Command, Ledger};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::Refusal;
-use rewards_ledger::transparency::projector::Step;
+use rewards_ledger::transparency::projector::SigningStep;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
@@ -21,7 +21,7 @@ async fn backup(options: &PgConnectOptions) -> PgConnectOptions {
     Standby::of(options).await.options()
 }
 
-/// Opens a node on another database, with the memory of the first one.
+/// Opens a node on another database, with the state of the first one.
 async fn on(options: &PgConnectOptions, signing: Signing) -> (Ledger, Tree) {
     let ledger = ledger::open(options).await;
     let tree = Tree::with(&ledger, options, &Metrics::default(), signing);
@@ -29,7 +29,7 @@ async fn on(options: &PgConnectOptions, signing: Signing) -> (Ledger, Tree) {
 }
 
 fn remembering(tree: &Tree) -> Signing {
-    Signing { memory_of: Some(tree.clone()), ..Signing::default() }
+    Signing { state_of: Some(tree.clone()), ..Signing::default() }
 }
 
 async fn orders(shop: &Shop, ledger: &Ledger, count: usize) {
@@ -65,7 +65,7 @@ async fn a_restored_older_backup_is_detected_even_after_it_has_grown_again() {
     assert_eq!(tree.newest().await.size, old_size, "nothing more was signed");
     assert_eq!(std::fs::read_to_string(&first.state).unwrap(), before);
 
-    // A node without this memory does not sign either.
+    // A node without this state does not sign either.
     let (_, stranger) = on(&old, Signing::default()).await;
     assert!(Tree::refused(stranger.projector.step(SHARD).await).is_of_another());
     assert_eq!(tree.newest().await.size, old_size);
@@ -76,7 +76,7 @@ async fn a_restored_older_backup_is_detected_even_after_it_has_grown_again() {
     anew.grow().await;
     let newest = anew.newest().await;
     assert_eq!(newest.origin, "ledger.example.com/log-2/1");
-    // The memory of the old log stays.
+    // The state of the old log stays.
     assert!(std::fs::read_to_string(&first.state).unwrap().contains(&format!("\"size\": {signed}")));
 }
 
@@ -106,7 +106,7 @@ async fn an_older_epoch_is_an_older_database() {
     assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Epoch { found: 6, signed: 7 });
     // A rebuild raises the epoch, which is no reason to refuse.
     sqlx::raw_sql("UPDATE log_head SET epoch = 8").execute(&mut shop.admin().await).await.unwrap();
-    assert_eq!(tree.projector.step(SHARD).await.unwrap(), Step::Idle);
+    assert_eq!(tree.projector.step(SHARD).await.unwrap(), SigningStep::Idle);
     sqlx::raw_sql("UPDATE log_head SET epoch = 7").execute(&mut shop.admin().await).await.unwrap();
     assert_eq!(Tree::refused(tree.projector.step(SHARD).await), Refusal::Epoch { found: 7, signed: 8 });
 }
@@ -126,7 +126,7 @@ async fn a_death_between_remembering_and_publishing_costs_nothing() {
     orders(&shop, &ledger, 10).await;
     assert_eq!(
         again.projector.step(SHARD).await.unwrap(),
-        Step::Signed { size: signed, is_more: true },
+        SigningStep::Signed { size: signed, is_more: true },
         "the same tree comes first"
     );
     assert_eq!(again.newest().await.root, first.newest().await.root);

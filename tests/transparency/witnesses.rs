@@ -21,11 +21,11 @@ use transparency_log::note::{Algorithm, Note, Signature, VerifierKey};
 use transparency_log::quorum::Quorum;
 
 use crate::support::ledger::SHARD;
-use crate::support::node::{Answer, Node};
+use crate::support::node::{Node, TestResponse};
 use crate::support::program::{program, run};
 use crate::support::tree::{self, witness_name, witness_secret};
 
-async fn send(node: &Node, note: &str) -> Answer {
+async fn send(node: &Node, note: &str) -> TestResponse {
     node.send(node.request("POST", "/log/1/cosignatures").header("Content-Type", "text/plain").body(note.to_owned())).await
 }
 

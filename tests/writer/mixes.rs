@@ -198,10 +198,11 @@ async fn random_commands_on_two_nodes_with_cut_connections_take_effect_once() {
                     2 | 3 => proxy.set(NextCommit::IsLost),
                     _ => {
                         proxy.set_away(true);
-                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        tokio::time::sleep(Duration::from_millis(50)).await; // the length of the outage
                         proxy.set_away(false);
                     }
                 }
+                // The time until the next fault is random.
                 tokio::time::sleep(Duration::from_millis(random.random_range(50..300))).await;
             }
         }
@@ -229,9 +230,9 @@ async fn random_commands_on_two_nodes_with_cut_connections_take_effect_once() {
         sqlx::query_scalar("SELECT stream_id FROM events WHERE type = $1 ORDER BY 1").bind(name).fetch_all(&pool).await.unwrap()
     };
     let placed = of_type("OrderPlaced").await;
-    let acknowledged: HashSet<i64> = told.placed.iter().copied().collect();
+    let acknowledged: HashSet<OrderId> = told.placed.iter().copied().collect();
     assert_eq!(acknowledged.len(), told.placed.len(), "no two orders were acknowledged under one id");
-    assert!(acknowledged.iter().all(|id| placed.binary_search(id).is_ok()), "every acknowledged order is there");
+    assert!(acknowledged.iter().all(|id| placed.binary_search(&id.0).is_ok()), "every acknowledged order is there");
     let more = (placed.len() - acknowledged.len()) as i64;
     assert!(
         (0..=told.unknown).contains(&more),
@@ -240,7 +241,7 @@ async fn random_commands_on_two_nodes_with_cut_connections_take_effect_once() {
     );
     told.cancelled.sort_unstable();
     let cancelled = of_type("OrderCancelled").await;
-    assert!(told.cancelled.iter().all(|id| cancelled.binary_search(id).is_ok()));
+    assert!(told.cancelled.iter().all(|id| cancelled.binary_search(&id.0).is_ok()));
     assert!(cancelled.is_sorted_by(|a, b| a < b), "an order is cancelled once");
     assert_eq!(of_type("WalletFunded").await.len(), told.funded.len() + 1);
     assert_eq!(count(&pool, "SELECT count(*) FROM vault.vouchers").await, told.vouchers);

@@ -148,6 +148,7 @@ async fn lost_answers_under_load_duplicate_and_lose_nothing() {
         async move {
             for n in 0..8 {
                 proxy.set(if n % 2 == 0 { NextCommit::LosesItsAnswer } else { NextCommit::IsLost });
+                // The task is spawned, and the future of `until` with a borrowed closure is not `Send`.
                 while proxy.cuts() <= n {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -380,6 +381,7 @@ async fn keys_and_references_in_the_previous_batch_are_known() {
     let mut waiting = vec![ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()];
     until_locked_out(&options, "rewards-ledger writer").await;
     waiting.extend((0..5).map(|_| ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()));
+    // The writer decides them in this time. It does not signal that.
     tokio::time::sleep(Duration::from_millis(200)).await;
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     let mut new = 0;

@@ -1,5 +1,6 @@
 //! Pipelining: decisions made while the previous batch is in flight, and their outcome.
 
+use ledger_events::OrderId;
 use ledger_events::order::OrderStatus;
 use rewards_ledger::audit::verify;
 use rewards_ledger::fulfilment::Fulfilment;
@@ -20,7 +21,7 @@ pub async fn let_go(mut holder: PgConnection) {
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
 }
 
-/// Waits until the queued commands have been decided and, if possible, sent.
+/// Waits until the queued commands have been decided and, if possible, sent. The writer signals neither.
 pub async fn settled() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
@@ -41,6 +42,7 @@ async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
         let (ledger, command) = (ledger.clone(), order(&customer, "late"));
         async move { ledger.execute(SHARD, command, origin()).await }
     });
+    // The caller times out after ten seconds.
     tokio::time::sleep(Duration::from_millis(10_400)).await;
     let_go(holder).await;
     let told = late.await.unwrap();
@@ -164,6 +166,7 @@ async fn the_head_hold_time_excludes_waiting_and_read_only_batches() {
     let before = [held("count").await, held("sum").await];
     let holder = hold_head(&shop.options).await;
     let waiting = shop.ledger.enqueue(SHARD, Command::PlaceOrder(shop.customer.order("10.00", 1)), origin(), None).unwrap();
+    // The writer waits this long, and the measured time must exclude it.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let_go(holder).await;
     waiting.await.unwrap().unwrap();
@@ -199,7 +202,8 @@ async fn an_order_cancelled_in_its_fulfilment_batch_leaves_its_voucher_to_the_ne
     let (cancelled, next) = (shop.find(cancelled).await, shop.find(next).await);
     assert_eq!((cancelled.status, cancelled.delivered_quantity), (OrderStatus::Cancelled, 0));
     assert_eq!((next.status, next.delivered_quantity), (OrderStatus::Delivered, 1));
-    let given: Vec<Option<i64>> = sqlx::query_scalar("SELECT order_id FROM vault.vouchers").fetch_all(shop.pool()).await.unwrap();
+    let given: Vec<Option<OrderId>> =
+        sqlx::query_scalar("SELECT order_id FROM vault.vouchers").fetch_all(shop.pool()).await.unwrap();
     assert_eq!(given, [Some(next.id)]);
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);

@@ -70,10 +70,10 @@ async fn eventful(node: &Node) -> (Setup, i64) {
 async fn the_history_of_an_order_shows_who_did_what_and_which_webhooks_were_sent() {
     let node = Node::start().await;
     let (setup, order) = eventful(&node).await;
-    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
-    assert_eq!((&story["order_id"], &story["account_id"]), (&json!(order), &json!(setup.client.account_id)));
-    assert_eq!((&story["status"], &story["as_of_position"]), (&json!("CANCELLED"), &Value::Null));
-    let entries = story["entries"].as_array().unwrap();
+    let timeline = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    assert_eq!((&timeline["order_id"], &timeline["account_id"]), (&json!(order), &json!(setup.client.account_id)));
+    assert_eq!((&timeline["status"], &timeline["as_of_position"]), (&json!("CANCELLED"), &Value::Null));
+    let entries = timeline["entries"].as_array().unwrap();
     let types: Vec<_> = entries.iter().map(|entry| entry["event_type"].as_str().unwrap()).collect();
     assert_eq!(types, ["OrderPlaced", "OrderQueued", "OrderPartiallyDelivered", "VouchersRevealed", "OrderCancelled"]);
 
@@ -102,7 +102,7 @@ async fn the_history_of_an_order_shows_who_did_what_and_which_webhooks_were_sent
     assert_eq!((&cancelled["actor"]["kind"], &cancelled["reason"]), (&json!("operator"), &json!("out of stock for good")));
     assert_eq!((&cancelled["transaction"]["type"], &cancelled["transaction"]["amount"]), (&json!("CREDIT"), &json!("20.00")));
     assert_eq!(cancelled["deliveries"][0]["event_type"], "order.cancelled");
-    assert!(!story.to_string().contains("card-1") && !story.to_string().contains("1234"), "the history contains no codes");
+    assert!(!timeline.to_string().contains("card-1") && !timeline.to_string().contains("1234"), "the history contains no codes");
 
     // The history as of an earlier position.
     let path = |entry: usize| format!("/orders/{order}/history?as_of={}", entries[entry]["position"]);
@@ -112,6 +112,33 @@ async fn the_history_of_an_order_shows_who_did_what_and_which_webhooks_were_sent
     let part = node.operator("GET", &path(0), Value::Null).await.data(200);
     assert_eq!((&part["status"], part["entries"].as_array().unwrap().len()), (&json!("PENDING"), 1));
     assert_eq!(part["entries"][0]["deliveries"][0]["retries"], json!([]), "the retry was requested later");
+}
+
+/// Clients see the same events, movements and deliveries, but no operator's name, no position and no other account's orders.
+#[tokio::test]
+async fn a_client_sees_the_history_of_its_own_orders() {
+    let node = Node::start().await;
+    let (setup, order) = eventful(&node).await;
+    let path = format!("/orders/{order}/history");
+    let of_operators = node.operator("GET", &path, Value::Null).await.data(200);
+    let story = node.client(&setup.client, "GET", &path, Value::Null).await.data(200);
+    assert_eq!((&story["order_id"], &story["status"], &story["account_id"]), (&json!(order), &json!("CANCELLED"), &Value::Null));
+    let (all, own) = (of_operators["entries"].as_array().unwrap(), story["entries"].as_array().unwrap());
+    assert_eq!(own.len(), all.len());
+    for (theirs, own) in all.iter().zip(own) {
+        for field in ["event_id", "event_type", "recorded_at", "request_id", "description", "reason", "transaction", "deliveries"]
+        {
+            assert_eq!(own[field], theirs[field], "{field}");
+        }
+        assert_eq!(own["position"], Value::Null);
+    }
+    assert_eq!(own[0]["actor"], all[0]["actor"], "users of the account are named");
+    assert_eq!(own[4]["actor"], json!({"kind": "operator", "actor_id": null, "name": null}));
+
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    node.bearer(&viewer.access_token, "GET", &format!("/api/v1{path}"), Value::Null).await.data(200);
+    let other = node.account("Other").await;
+    assert_eq!(node.client(&other, "GET", &path, Value::Null).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,12 +178,12 @@ async fn the_shell_shows_the_same_history() {
     }
     assert!(!told.contains("card-1"), "{told}");
 
-    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    let timeline = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
     let (_, text, _) = show(&["order", &id, "--json"]).await;
     let facts: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(facts["history"], story);
+    assert_eq!(facts["history"], timeline);
     assert_eq!(facts["order"], node.operator("GET", &format!("/orders/{order}"), Value::Null).await.data(200));
-    let at = story["entries"][0]["position"].to_string();
+    let at = timeline["entries"][0]["position"].to_string();
     let (_, text, _) = show(&["order", &id, "--as-of", &at, "--json"]).await;
     let facts: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&facts["order"]["status"], &facts["order"]["as_of_position"].to_string()), (&json!("PENDING"), &at));
@@ -193,9 +220,9 @@ async fn events_after_a_thousand_reads_of_the_codes_are_shown() {
     let read = node.head().await;
     node.client(&setup.client, "POST", &format!("/orders/{order}/cancel"), json!({})).await.data(200);
     let history = format!("/orders/{order}/history");
-    let story = node.operator("GET", &history, Value::Null).await.data(200);
-    assert_eq!(story["status"], "CANCELLED");
-    let entries = story["entries"].as_array().unwrap();
+    let timeline = node.operator("GET", &history, Value::Null).await.data(200);
+    assert_eq!(timeline["status"], "CANCELLED");
+    let entries = timeline["entries"].as_array().unwrap();
     assert_eq!(entries.last().unwrap()["event_type"], "OrderCancelled");
     assert_eq!(entries.last().unwrap()["transaction"]["amount"], "10.00");
     let positions: Vec<i64> = entries.iter().map(|entry| entry["position"].as_i64().unwrap()).collect();
@@ -206,7 +233,7 @@ async fn events_after_a_thousand_reads_of_the_codes_are_shown() {
             .await
             .unwrap();
     assert_eq!(positions, [&all[..1_000], &all[1_030..]].concat(), "the first and the last reads are shown");
-    assert_eq!((positions.len(), &story["entries_left_out"]), (1_101, &json!(30)));
+    assert_eq!((positions.len(), &timeline["entries_left_out"]), (1_101, &json!(30)));
     let before = node.operator("GET", &format!("{history}?as_of={read}"), Value::Null).await.data(200);
     assert_eq!((&before["status"], before["entries"].as_array().unwrap().len()), (&json!("PARTIALLY_DELIVERED"), 1_100));
     assert_eq!(before["entries_left_out"], 30);
@@ -238,6 +265,6 @@ async fn more_than_a_thousand_retries_of_a_delivery_are_all_shown() {
         FROM log_head h, deliveries d, generate_series(1, 1005) AS n, (SELECT metadata FROM events WHERE type = 'OrderPlaced') AS placed;
         UPDATE log_head SET position = position + 1005";
     sqlx::raw_sql(requested).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
-    let story = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
-    assert_eq!(story["entries"][0]["deliveries"][0]["retries"].as_array().unwrap().len(), 1_005);
+    let timeline = node.operator("GET", &format!("/orders/{order}/history"), Value::Null).await.data(200);
+    assert_eq!(timeline["entries"][0]["deliveries"][0]["retries"].as_array().unwrap().len(), 1_005);
 }

@@ -1,0 +1,190 @@
+//! Two pairs of eyes: above a limit, a second operator approves fundings, adjustments and paid payouts.
+
+use rewards_ledger::access::Role;
+use rewards_ledger::secrets::seal::Secret;
+use serde_json::{Value, json};
+
+use crate::support::node::{Node, Setup, TestResponse};
+
+/// A node that lets 2,000.00 EUR pass unseen, and its operators.
+struct World {
+    node: Node,
+    setup: Setup,
+    /// Tokens of two operators with the role finance.
+    ada: Secret,
+    grace: Secret,
+}
+
+impl World {
+    async fn start() -> World {
+        let node = Node::supervised("EUR=2000").await;
+        let setup = node.setup().await;
+        let (ada, grace) = (node.token(Role::Finance).await, node.token(Role::Finance).await);
+        World { node, setup, ada, grace }
+    }
+
+    async fn ask(&self, token: &Secret, method: &str, path: &str, body: Value) -> TestResponse {
+        self.node.operator_with(token, method, path, body).await
+    }
+
+    async fn fund(&self, token: &Secret, amount: &str, reference: &str) -> TestResponse {
+        let body = json!({"amount": amount, "reference": reference, "note": "wire of March"});
+        self.ask(token, "POST", &format!("/wallets/{}/fund", self.setup.wallet_id), body).await
+    }
+
+    async fn adjust(&self, token: &Secret, direction: &str, amount: &str) -> TestResponse {
+        let body = json!({"type": direction, "amount": amount, "reason": "a mistake"});
+        self.ask(token, "POST", &format!("/wallets/{}/adjust", self.setup.wallet_id), body).await
+    }
+
+    async fn decide(&self, token: &Secret, id: &Value, decision: &str) -> TestResponse {
+        self.ask(token, "POST", &format!("/approvals/{id}/{decision}"), Value::Null).await
+    }
+
+    async fn listed(&self, status: &str) -> Vec<Value> {
+        let path = format!("/approvals?status={status}");
+        let listed = self.ask(&self.ada, "GET", &path, Value::Null).await.data(200);
+        listed["approvals"].as_array().unwrap().clone()
+    }
+
+    async fn balance(&self) -> String {
+        let wallets = self.node.client(&self.setup.client, "GET", "/wallets", Value::Null).await.data(200);
+        wallets["wallets"][0]["balance"].as_str().unwrap().to_owned()
+    }
+
+    /// Types, actors and transactions of the last events.
+    async fn last_events(&self, count: i64) -> Vec<(String, Value, String)> {
+        let mut events: Vec<_> =
+            sqlx::query_as("SELECT type, metadata::jsonb->'actor', xmin::text FROM events ORDER BY position DESC LIMIT $1")
+                .bind(count)
+                .fetch_all(self.node.ledger.pool())
+                .await
+                .unwrap();
+        events.reverse();
+        events
+    }
+}
+
+#[tokio::test]
+async fn a_large_funding_waits_for_a_second_operator() {
+    let world = World::start().await;
+    world.fund(&world.ada, "2000.00", "small").await.data(201);
+    let requested = world.fund(&world.ada, "2000.01", "large").await.data(202);
+    assert_eq!(
+        (&requested["action"], &requested["status"], &requested["amount"], &requested["reference"], &requested["note"]),
+        (&json!("FUND"), &json!("PENDING"), &json!("2000.01"), &json!("large"), &json!("wire of March"))
+    );
+    assert_eq!(world.balance().await, "3000.00");
+    assert_eq!(world.listed("PENDING").await, std::slice::from_ref(&requested));
+    let one = world.ask(&world.ada, "GET", &format!("/approvals/{}", requested["id"]), Value::Null).await;
+    assert_eq!(one.data(200), requested);
+
+    // The reference is taken, whatever the amount and whoever asks.
+    assert_eq!(world.fund(&world.grace, "2000.01", "large").await.data(202), requested);
+    for amount in ["2000.02", "1.00"] {
+        world.fund(&world.grace, amount, "large").await.refused(409, "E_CONFLICT");
+    }
+    let id = &requested["id"];
+    for decision in ["approve", "reject"] {
+        world.decide(&world.ada, id, decision).await.refused(403, "E_FORBIDDEN");
+    }
+    let granted = world.decide(&world.grace, id, "approve").await.data(200);
+    assert_eq!((&granted["status"], &granted["note"]), (&json!("GRANTED"), &json!("wire of March")));
+    assert_ne!(granted["requested_by"], granted["decided_by"]);
+    assert_eq!(world.balance().await, "5000.01");
+    let events = world.last_events(2).await;
+    let [(first, by, within), (second, also_by, also_within)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&**first, &**second, by, within), ("ApprovalGranted", "WalletFunded", also_by, also_within));
+
+    // A repetition changes nothing.
+    let transaction = world.fund(&world.ada, "2000.01", "large").await.data(200);
+    assert_eq!(transaction["id"], granted["transaction_id"]);
+    assert_eq!(world.decide(&world.grace, id, "approve").await.data(200), granted);
+    world.decide(&world.grace, id, "reject").await.refused(409, "E_CONFLICT");
+    world.decide(&world.ada, id, "approve").await.refused(409, "E_CONFLICT");
+    assert_eq!(world.balance().await, "5000.01");
+    world.decide(&world.ada, &json!(999_999), "approve").await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_rejected_adjustment_moves_nothing_and_an_impossible_one_is_refused_at_once() {
+    let world = World::start().await;
+    world.adjust(&world.ada, "DEBIT", "2500.00").await.refused(402, "E_INSUFFICIENT_BALANCE");
+    let requested = world.adjust(&world.ada, "CREDIT", "2500.00").await.data(202);
+    assert_eq!((&requested["action"], &requested["type"]), (&json!("ADJUST"), &json!("CREDIT")));
+    let body = json!({"reason": "no such mistake"});
+    let path = format!("/approvals/{}/reject", requested["id"]);
+    let rejected = world.ask(&world.grace, "POST", &path, body).await.data(200);
+    assert_eq!((&rejected["status"], &rejected["rejection_reason"]), (&json!("REJECTED"), &json!("no such mistake")));
+    assert_eq!(world.listed("REJECTED").await, [rejected]);
+    world.decide(&world.grace, &requested["id"], "approve").await.refused(409, "E_CONFLICT");
+
+    // A change that has become impossible meanwhile stays pending.
+    world.adjust(&world.ada, "CREDIT", "2000.00").await.data(201);
+    let debit = world.adjust(&world.ada, "DEBIT", "2500.00").await.data(202);
+    world.adjust(&world.ada, "DEBIT", "1000.00").await.data(201);
+    world.decide(&world.grace, &debit["id"], "approve").await.refused(402, "E_INSUFFICIENT_BALANCE");
+    assert_eq!(world.listed("PENDING").await, [debit]);
+    assert_eq!(world.balance().await, "2000.00");
+}
+
+#[tokio::test]
+async fn a_large_payout_is_paid_when_a_second_operator_approves_it() {
+    let world = World::start().await;
+    world.fund(&world.ada, "2000.00", "more").await.data(201);
+    let person =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let client = &world.setup.client;
+    let to = world.node.client(client, "POST", "/beneficiaries", person).await.data(201);
+    let payout = json!({"beneficiary_id": to["id"], "wallet_id": world.setup.wallet_id, "amount": "2500.00"});
+    let payout = world.node.client(client, "POST", "/payouts", payout).await.data(201);
+    let path = format!("/payouts/{}", payout["id"]);
+    let paid = || json!({"status": "PAID"});
+    let requested = world.ask(&world.ada, "PUT", &path, paid()).await.data(202);
+    assert_eq!((&requested["action"], &requested["payout_id"]), (&json!("PAYOUT"), &payout["id"]));
+    assert_eq!(world.ask(&world.grace, "PUT", &path, paid()).await.data(202), requested);
+
+    // The money may be on its way.
+    world.ask(&world.grace, "PUT", &path, json!({"status": "FAILED"})).await.refused(409, "E_CONFLICT");
+    let cancel = format!("{path}/cancel");
+    world.node.client(client, "POST", &cancel, Value::Null).await.refused(409, "E_PAYOUT_NOT_CANCELLABLE");
+
+    let granted = world.decide(&world.grace, &requested["id"], "approve").await.data(200);
+    assert_eq!(granted["transaction_id"], Value::Null);
+    let types: Vec<_> = world.last_events(2).await.into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(types, ["ApprovalGranted", "PayoutPaid"]);
+    assert_eq!(world.node.client(client, "GET", &path, Value::Null).await.data(200)["status"], "PAID");
+    assert_eq!(world.ask(&world.ada, "PUT", &path, paid()).await.data(200)["status"], "PAID");
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_decides_expires_and_frees_its_reference() {
+    let world = World::start().await;
+    let requested = world.fund(&world.ada, "2500.00", "large").await.data(202);
+    let past = "UPDATE approvals SET expires_at = now() - interval '1 s',
+        requested = jsonb_set(requested::jsonb, '{expires_at}', to_jsonb(now() - interval '1 s'))::json";
+    sqlx::raw_sql(past).execute(&mut world.node.admin().await).await.unwrap();
+    for decision in ["approve", "reject"] {
+        world.decide(&world.grace, &requested["id"], decision).await.refused(409, "E_CONFLICT");
+    }
+    assert_eq!(world.listed("PENDING").await.len(), 0);
+    assert_eq!(world.listed("EXPIRED").await[0]["id"], requested["id"]);
+    let again = world.fund(&world.grace, "2500.00", "large").await.data(202);
+    assert_ne!(again["id"], requested["id"]);
+    world.decide(&world.ada, &again["id"], "approve").await.data(200);
+    assert_eq!(world.balance().await, "3500.00");
+}
+
+#[tokio::test]
+async fn of_two_simultaneous_decisions_one_counts() {
+    let world = World::start().await;
+    let requested = world.adjust(&world.ada, "CREDIT", "2500.00").await.data(202);
+    let third = world.node.token(Role::Admin).await;
+    let (approved, rejected) =
+        tokio::join!(world.decide(&world.grace, &requested["id"], "approve"), world.decide(&third, &requested["id"], "reject"));
+    let mut statuses = [approved.status, rejected.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+    let expected = if approved.status == 200 { "3500.00" } else { "1000.00" };
+    assert_eq!(world.balance().await, expected);
+}

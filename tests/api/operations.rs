@@ -1,0 +1,104 @@
+//! The state of operations, as operators see it.
+
+use rewards_ledger::access::Role;
+use serde_json::{Value, json};
+use webhook_client::receiver::ReceiverResponse as Received;
+
+use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
+
+async fn operations(node: &Node) -> Value {
+    node.operator("GET", "/operations", Value::Null).await.data(200)
+}
+
+fn names(alerts: &Value) -> Vec<&str> {
+    alerts.as_array().unwrap().iter().map(|alert| alert["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_idle_node_is_ready_and_nothing_waits() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    node.project().await;
+    node.publish().await;
+    let state = operations(&node).await;
+    assert_eq!((&state["node"]["is_ready"], &state["node"]["problem"]), (&json!(true), &Value::Null));
+    assert_eq!(state["alerts"], json!([]));
+    for list in ["endpoints", "days", "replays", "unwiped_tables", "ip_blocks", "low_stock"] {
+        assert_eq!(state[list], json!([]), "{list}");
+    }
+    let loops: Vec<_> = state["node"]["loops"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(loops.iter().any(|name| name.starts_with("writer")), "{loops:?}");
+    let minutes = state["node"]["minutes"].as_array().unwrap();
+    assert_eq!(minutes.len(), 60);
+    let sum = |name: &str| minutes.iter().map(|minute| minute[name].as_i64().unwrap()).sum::<i64>();
+    assert_eq!((sum("events"), sum("failed_requests"), sum("failed_attempts")), (node.head().await, 0, 0));
+    assert!(sum("requests") > 5);
+    let shard = &state["shards"][0];
+    assert_eq!(
+        (&shard["shard_id"], &shard["head"], &shard["waiting_commands"]),
+        (&json!(1), &json!(node.head().await), &json!(0))
+    );
+    for time in ["appended_at", "projected_at", "signed_at"] {
+        assert!(shard[time].is_string(), "{time}: {shard}");
+    }
+    let behind: Vec<_> = shard["projections"].as_array().unwrap().iter().map(|one| (&one["name"], &one["behind"])).collect();
+    assert!(behind.iter().all(|(_, behind)| **behind == json!(0)), "{behind:?}");
+    assert!(state["connections"].as_array().unwrap().iter().any(|task| task["name"] == "rewards-ledger writer"));
+    assert_eq!(state["signers"][0]["refusal"], Value::Null);
+    assert!(setup.wallet_id > 0);
+}
+
+#[tokio::test]
+async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let order = async || {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+        node.client(client, "POST", "/orders", order).await.data(201)
+    };
+    order().await;
+    let (receiver, _arrived) = receiver(|_| Received::Status(500)).await;
+    let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
+    let webhook = node.client(client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    for _ in 0..2 {
+        order().await;
+    }
+    node.project().await;
+    worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
+    node.operator("POST", &format!("/webhooks/{webhook}/replays"), json!({"kind": "missed"})).await.data(201);
+    let threshold = json!({"denomination": "10.00", "threshold": 9});
+    node.operator("PUT", &format!("/products/{}/stock-threshold", setup.product_id), threshold).await.data(200);
+    let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now() - interval '1 min', now() + interval '14 min')";
+    sqlx::raw_sql(block).execute(node.ledger.pool()).await.unwrap();
+
+    let state = operations(&node).await;
+    let endpoint = &state["endpoints"][0];
+    assert_eq!((&endpoint["webhook_id"], &endpoint["account_id"]), (&webhook, &json!(client.account_id)));
+    assert_eq!((&endpoint["waiting"], &endpoint["attempts"]), (&json!(2), &json!(1)));
+    let day = &state["days"][0];
+    assert_eq!((&day["attempts"], &day["delivered"]), (&json!(2), &json!(0)));
+    assert_eq!((&state["replays"][0]["webhook_id"], &state["replays"][0]["status"]), (&webhook, &json!("RUNNING")));
+    assert_eq!((&state["ip_block_count"], &state["ip_blocks"][0]["ip"]), (&json!(1), &json!("192.0.2.1")));
+    assert_eq!(state["low_stock"], json!([{"product_id": setup.product_id, "denomination": "10.00"}]));
+    assert_eq!(state["shards"][0]["unqueued_orders"], 3);
+    assert!(state["shards"][0]["oldest_attempt_at"].is_string());
+    assert_eq!(names(&state["alerts"]), ["LedgerStockLow"]);
+
+    let failed = "UPDATE delivery_state SET status = 'failed', attempt_count = 5";
+    sqlx::raw_sql(failed).execute(node.ledger.pool()).await.unwrap();
+    let state = operations(&node).await;
+    assert_eq!((&state["endpoints"], &state["shards"][0]["dead_deliveries"]), (&json!([]), &json!(2)));
+}
+
+#[tokio::test]
+async fn every_operator_sees_the_state() {
+    let node = Node::start().await;
+    for role in [Role::Admin, Role::Finance, Role::Auditor] {
+        let token = node.token(role).await;
+        let answer = node.operator_with(&token, "GET", "/operations", Value::Null).await;
+        assert_eq!(answer.header("cache-control"), "no-store");
+        answer.data(200);
+    }
+}

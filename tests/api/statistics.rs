@@ -1,0 +1,85 @@
+//! Statistics by day, and voucher codes as CSV.
+
+use chrono::Utc;
+use serde_json::{Value, json};
+use webhook_client::receiver::ReceiverResponse as Received;
+
+use crate::support::node::Node;
+use crate::support::shop::{DEADLINE, receiver, worker};
+
+#[tokio::test]
+async fn orders_and_spend_are_counted_by_day() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    for _ in 0..2 {
+        node.client(client, "POST", "/orders", order.clone()).await.data(201);
+    }
+    let read = async |query: &str| node.client(client, "GET", &format!("/orders/stats{query}"), Value::Null).await.data(200);
+    let days = read("?days=3").await["days"].clone();
+    let today = Utc::now().date_naive().to_string();
+    let expected = json!({"day": today, "orders": 2, "spend": [{"currency": "EUR", "spent": "40.00", "refunded": "0.00"}]});
+    assert_eq!((days.as_array().unwrap().len(), &days[2]), (3, &expected), "before the totals have caught up");
+    assert_eq!((&days[0]["orders"], &days[0]["spend"]), (&json!(0), &json!([])));
+    node.project().await;
+    assert_eq!(read("?days=3").await["days"], days, "afterwards");
+
+    let third = node.client(client, "POST", "/orders", order).await.data(201)["id"].clone();
+    node.client(client, "POST", &format!("/orders/{third}/cancel"), Value::Null).await.data(200);
+    let last = read("").await["days"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["spend"], json!([{"currency": "EUR", "spent": "60.00", "refunded": "20.00"}]));
+    assert_eq!(read("").await["days"].as_array().unwrap().len(), 30);
+    for days in ["0", "93", "-1"] {
+        node.client(client, "GET", &format!("/orders/stats?days={days}"), Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_counted_by_webhook_and_day() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let (receiver, _arrived) = receiver(|received| {
+        let is_created = String::from_utf8_lossy(&received.body).contains("order.created");
+        Received::Status(if is_created { 500 } else { 200 })
+    })
+    .await;
+    let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created", "order.delivered"]});
+    let webhook = node.client(client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    node.project().await;
+    worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
+    let days =
+        node.client(client, "GET", &format!("/webhooks/{webhook}/stats?days=2"), Value::Null).await.data(200)["days"].clone();
+    let none = json!({"attempts": 0, "delivered": 0, "failed": 0, "average_ms": null, "longest_ms": null});
+    for (name, value) in none.as_object().unwrap() {
+        assert_eq!(&days[0][name], value, "{name}");
+    }
+    assert_eq!((&days[1]["attempts"], &days[1]["delivered"], &days[1]["failed"]), (&json!(2), &json!(1), &json!(1)));
+    assert!(days[1]["average_ms"].as_i64().unwrap() <= days[1]["longest_ms"].as_i64().unwrap());
+    let other = node.account("Other").await;
+    node.client(&other, "GET", &format!("/webhooks/{webhook}/stats"), Value::Null).await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn voucher_codes_are_sent_as_csv_and_every_read_is_recorded() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let client = &setup.client;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    let order = node.client(client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    let head = node.head().await;
+    let path = format!("/orders/{order}/vouchers");
+    let answer = node.send(node.by(client, "GET", &path).header("Accept", "text/csv")).await;
+    assert_eq!((answer.status, answer.header("cache-control"), answer.header("vary")), (200, "no-store", "Accept"));
+    assert!(answer.header("content-disposition").contains(&format!("vouchers-{order}.csv")));
+    let lines: Vec<&str> = answer.text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "voucher_reference_number,card_number,pin,claim_url,expires_on"));
+    assert!(lines[1].contains(",card-1,1234,,"), "{}", lines[1]);
+    assert_eq!(node.head().await, head + 1, "the read is an event");
+    assert_eq!(node.client(client, "GET", &path, Value::Null).await.data(200)["vouchers"].as_array().unwrap().len(), 2);
+}

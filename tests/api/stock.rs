@@ -1,0 +1,88 @@
+//! Voucher stock: voiding, expiry and thresholds.
+
+use rewards_ledger::audit::verify;
+use rewards_ledger::ledger::{FIRST_SHARD, stock};
+use serde_json::{Value, json};
+
+use crate::support::node::{Node, Setup};
+
+async fn level(node: &Node, setup: &Setup) -> Value {
+    let stock = node.operator("GET", &format!("/products/{}/stock", setup.product_id), Value::Null).await.data(200);
+    stock["stock"][0].clone()
+}
+
+#[tokio::test]
+async fn a_voided_voucher_is_given_to_no_order() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let path = format!("/products/{}/vouchers", setup.product_id);
+    let load = json!({"denomination": "10.00", "vouchers": [
+        {"card_number": "a", "voucher_reference_number": "VCH-a"},
+        {"card_number": "b", "voucher_reference_number": "VCH-b", "expires_on": "2001-01-01"},
+    ]});
+    node.operator("POST", &path, load).await.data(200);
+    let order = async |quantity: i64| {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": quantity});
+        let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+        node.fulfil(id).await;
+        node.client(&setup.client, "GET", &format!("/orders/{id}"), Value::Null).await.data(200)
+    };
+    // The writer has the stock in memory from now on.
+    let first = order(1).await;
+    let given = first["order_items"][0]["vouchers"][0]["voucher_reference_number"].as_str().unwrap();
+    let void = json!({"vouchers": ["VCH-a", given, "VCH-unknown", "VCH-b"], "reason": "stolen"});
+    let voided = node.operator("POST", &format!("{path}/void"), void.clone()).await.data(200);
+    assert_eq!((&voided["voided"], &voided["already_voided"]), (&json!(2), &json!(0)));
+    assert_eq!(voided["refused"].as_array().unwrap().len(), 2, "{voided}");
+    let head = node.head().await;
+    let again = node.operator("POST", &format!("{path}/void"), void).await.data(200);
+    assert_eq!((&again["voided"], &again["already_voided"], node.head().await), (&json!(0), &json!(2), head));
+
+    let second = order(3).await;
+    assert_eq!((&second["status"], &second["delivered_quantity"]), (&json!("PARTIALLY_DELIVERED"), &json!(2)));
+    assert!(!second.to_string().contains("VCH-a"));
+    let expected = json!({"denomination": "10.00", "available": 0, "allocated": 3, "expired": 0, "voided": 2, "threshold": null, "is_low": false});
+    assert_eq!(level(&node, &setup).await, expected);
+    // Another node, whose writer has never seen the voucher, does not give it away either.
+    let beside = node.beside("orders=1000/60s,general=1000/60s".parse().unwrap()).await;
+    beside.fulfil(second["id"].as_i64().unwrap()).await;
+    assert_eq!(level(&node, &setup).await, expected);
+    node.project().await;
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+#[tokio::test]
+async fn stock_below_its_threshold_is_low() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let path = format!("/products/{}/stock-threshold", setup.product_id);
+    let set = async |threshold: Value| {
+        let body = json!({"denomination": "10.00", "threshold": threshold});
+        assert_eq!(node.operator("PUT", &path, body.clone()).await.data(200), body);
+    };
+    let low = async || stock::low(node.ledger.pool(), &[FIRST_SHARD]).await.unwrap().len();
+    assert_eq!(low().await, 0);
+    set(json!(3)).await;
+    let three = level(&node, &setup).await;
+    assert_eq!((&three["available"], &three["threshold"], &three["is_low"]), (&json!(3), &json!(3), &json!(false)));
+    assert_eq!(low().await, 0);
+    set(json!(4)).await;
+    assert_eq!((level(&node, &setup).await["is_low"].clone(), low().await), (json!(true), 1));
+    let head = node.head().await;
+    set(json!(4)).await;
+    assert_eq!(node.head().await, head, "the same threshold is no event");
+    // A change of the product keeps the threshold.
+    node.operator("PUT", &format!("/products/{}", setup.product_id), json!({"name": "New"})).await.data(200);
+    assert_eq!(low().await, 1);
+    let path_of_other = json!({"denomination": "11.00", "threshold": 4});
+    node.operator("PUT", &path, path_of_other).await.refused(422, "E_INVALID_DENOMINATION");
+    let never_loaded = json!({"denomination": "25.00", "threshold": 1});
+    node.operator("PUT", &path, never_loaded).await.data(200);
+    let stock = node.operator("GET", &format!("/products/{}/stock", setup.product_id), Value::Null).await.data(200);
+    assert_eq!((&stock["stock"][1]["available"], &stock["stock"][1]["is_low"]), (&json!(0), &json!(true)));
+    set(Value::Null).await;
+    assert_eq!((level(&node, &setup).await["threshold"].clone(), low().await), (Value::Null, 1));
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+}

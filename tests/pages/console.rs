@@ -1,0 +1,81 @@
+//! The console's frame: signing in, the second factor, and every page and form at once.
+
+use chrono::Utc;
+use rewards_ledger::access::{Role, two_factor};
+use rewards_ledger::secrets::seal::Secret;
+use serde_json::json;
+
+use super::crawl::{attack_forms, crawl};
+use super::{check, in_browser};
+use crate::support::browser::Browser;
+use crate::support::node::{Node, PASSWORD};
+
+/// Signs an operator in at the page that is open.
+pub async fn sign_in(browser: &Browser, email: &str, code: &str) {
+    browser.fill("Email", email).await;
+    browser.fill("Password", PASSWORD).await;
+    browser.fill("Code", code).await;
+    browser.press("Sign in").await;
+}
+
+/// Opens the console as an operator of this role.
+pub async fn enter(node: &Node, browser: &Browser, role: Role) {
+    let user = node.console_user(role).await;
+    browser.open(&format!("{}/console", node.url())).await;
+    sign_in(browser, &user.email, "").await;
+    browser.find("//h1[text()='Overview']").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_of_the_console_answers_and_every_form_refuses_foreign_pages() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    node.user(setup.client.account_id, "owner").await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 2});
+    node.client(&setup.client, "POST", "/orders", order).await;
+    for role in [Role::Auditor, Role::Finance, Role::Admin] {
+        let user = node.console_user(role).await;
+        let crawled = crawl(&node, &user.cookie, "/console").await;
+        assert!(crawled.pages.len() > 1, "{:?}", crawled.pages.keys());
+        attack_forms(&node, &user.cookie, &crawled.forms).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_signs_in_with_a_second_factor() {
+    let node = Node::start().await;
+    let user = node.console_user(Role::Finance).await;
+    in_browser((390, 1_400), true, |browser| async move {
+        browser.open(&format!("{}/console/account", node.url())).await;
+        browser.sees("Sign in").await;
+        check(&browser, "the console's login").await;
+        sign_in(&browser, &user.email, "").await;
+        browser.find("//h1[text()='Your sign-in']").await;
+        check(&browser, "the operator's sign-in").await;
+        browser.press("Enrol a second factor").await;
+        let secret = browser.text("//dd//code").await;
+        check(&browser, "the enrolment").await;
+        browser.fill("Code", "000000").await;
+        browser.press("Confirm").await;
+        browser.find("//*[@role='alert']").await;
+        browser.complaints().await; // the browser logs the 400
+        browser.fill("Code", &code(&secret)).await;
+        browser.press("Confirm").await;
+        browser.sees("The second factor is enrolled.").await;
+        check(&browser, "the recovery codes").await;
+        let recovery = browser.text("(//main//li//code)[1]").await;
+        browser.press("Sign out").await;
+        sign_in(&browser, &user.email, "").await;
+        browser.find("//*[@role='alert']").await;
+        browser.complaints().await; // the browser logs the 401
+        sign_in(&browser, &user.email, &recovery).await;
+        browser.find("//h1[text()='Overview']").await;
+        check(&browser, "the console's overview").await;
+    })
+    .await;
+}
+
+/// Returns the code that an authenticator app shows.
+fn code(secret: &str) -> String {
+    two_factor::code_at(&Secret::new(secret), Utc::now()).unwrap().expose().to_owned()
+}

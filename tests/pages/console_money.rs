@@ -1,0 +1,284 @@
+//! The catalogue, money and reconciliation in the console.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::Utc;
+use rewards_ledger::access::Role;
+use serde_json::json;
+
+use super::console::enter;
+use super::{check, in_browser};
+use crate::support::browser::Browser;
+use crate::support::node::{Node, Setup};
+
+/// A picture of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/// Writes a file for an upload.
+fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Adds a product with a new category, and returns to its page.
+async fn add_product(browser: &Browser) {
+    browser.press("Products").await;
+    browser.sees("The catalogue is empty.").await;
+    check(browser, "an empty catalogue").await;
+    browser.press("Categories").await;
+    browser.fill("Name", "Gift cards").await;
+    browser.press("Add the category").await;
+    browser.sees("Created.").await;
+    check(browser, "the categories").await;
+    browser.press("Products").await;
+    browser.press("Add the first product").await;
+    browser.fill("Name", "Acme Card").await;
+    browser.fill("Brand", "Acme").await;
+    browser.click("//option[text()='Gift cards']").await;
+    browser.fill("Country", "de").await;
+    browser.fill("Fixed values", "10, 25").await;
+    browser.fill("Units per order", "5").await;
+    browser.press("Add the product").await;
+    browser.sees("Currency is required").await;
+    browser.complaints().await; // the browser logs the 400
+    browser.fill("Currency", "eur").await;
+    check(browser, "a new product").await;
+    browser.press("Add the product").await;
+    browser.find("//h1[text()='Acme Card']").await;
+    check(browser, "a product in the console").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
+    let node = Node::start().await;
+    let account = node.account("Globex").await.account_id;
+    let directory = tempfile::tempdir().unwrap();
+    let image = file(directory.path(), "card.png", STANDARD.decode(PNG).unwrap());
+    let rows = "card_number,voucher_reference_number,denomination\nA-1,VCH-1,10\nA-2,VCH-2,10\n,VCH-3,10\nA-4,VCH-4,11\n";
+    let vouchers = file(directory.path(), "vouchers.csv", rows);
+    in_browser((1440, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Admin).await;
+        add_product(&browser).await;
+        browser.press("Set the image").await;
+        browser.type_into("//input[@id='image']", &image).await;
+        browser.press("Upload the image").await;
+        browser.find("//img[contains(@alt, 'Acme Card')]").await;
+
+        browser.press("Load vouchers").await;
+        browser.press("Load the vouchers").await;
+        browser.sees("File is required").await;
+        browser.complaints().await; // the browser logs the 400
+        check(&browser, "the upload of vouchers").await;
+        browser.type_into("//input[@id='file']", &vouchers).await;
+        browser.press("Load the vouchers").await;
+        browser.sees("card_number is required").await;
+        browser.sees("denomination is not available for this product").await;
+        check(&browser, "the result of an upload").await;
+        browser.press("To the stock").await;
+        browser.sees("In stock").await;
+        browser.fill("Low below", "5").await;
+        browser.press("Save the threshold").await;
+        browser.find("//td//span[text()='Low']").await;
+        check(&browser, "the stock").await;
+        browser.press("Void vouchers").await;
+        browser.fill("Reference numbers", "VCH-1\nVCH-9").await;
+        browser.fill("Reason", "stolen").await;
+        check(&browser, "voiding vouchers").await;
+        browser.press("Void these vouchers").await;
+        browser.find("//h2[text()='Refused vouchers']").await;
+        check(&browser, "voided vouchers").await;
+
+        browser.press("To the stock").await;
+        browser.press("Back to the product").await;
+        browser.press("Discounts").await;
+        check(&browser, "the accounts of discounts").await;
+        browser.press(&format!("Account {account}")).await;
+        browser.sees("pays the face value").await;
+        browser.fill("Discount in percent", "2.5").await;
+        browser.press("Set the discount").await;
+        browser.sees("2.50 %").await;
+        check(&browser, "a discount").await;
+        browser.press("Back to the product").await;
+        browser.press("Edit").await;
+        browser.fill("Units per order", "7").await;
+        browser.press("Save the changes").await;
+        browser.sees("up to 7").await;
+        browser.press("Deactivate this product").await;
+        browser.press("Deactivate the product").await;
+        browser.sees("Inactive").await;
+        browser.press("Products").await;
+        browser.press("Acme Card").await;
+    })
+    .await;
+}
+
+/// Requests a payout as the client.
+async fn request_payout(node: &Node, setup: &Setup) -> i64 {
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(&setup.client, "POST", "/beneficiaries", ada).await.data(201);
+    let payout = json!({"beneficiary_id": ada["id"], "wallet_id": setup.wallet_id, "amount": "30.00"});
+    node.client(&setup.client, "POST", "/payouts", payout).await.data(201)["id"].as_i64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_operators_fund_a_wallet_and_settle_a_payout() {
+    let node = Node::supervised("EUR=2000").await;
+    let setup = node.setup().await;
+    let payout = request_payout(&node, &setup).await;
+    in_browser((1440, 2_000), true, |browser| async move {
+        let wallet = format!("{}/console/wallets/{}", node.url(), setup.wallet_id);
+        enter(&node, &browser, Role::Finance).await;
+        browser.open(&wallet).await;
+        check(&browser, "a wallet in the console").await;
+        browser.press("Fund").await;
+        browser.fill("Amount", "500").await;
+        browser.press("Fund the wallet").await;
+        browser.sees("Reference of the payment is required").await;
+        browser.complaints().await; // the browser logs the 400
+        browser.fill("Reference of the payment", "wire-1").await;
+        check(&browser, "a funding").await;
+        browser.press("Fund the wallet").await;
+        browser.sees("The wallet is funded.").await;
+        browser.sees("Funding wire-1").await;
+        browser.press("Fund").await;
+        browser.fill("Amount", "5000").await;
+        browser.fill("Reference of the payment", "wire-2").await;
+        browser.press("Fund the wallet").await;
+        browser.sees("Nothing has moved yet.").await;
+        browser.sees("You requested this change").await;
+        check(&browser, "an own approval").await;
+        browser.press("Sign out").await;
+
+        enter(&node, &browser, Role::Finance).await;
+        browser.press("Approvals").await;
+        check(&browser, "the approvals").await;
+        browser.click("//td//a[starts-with(normalize-space(), 'Approval')]").await;
+        browser.sees("After the change it is").await;
+        check(&browser, "an approval").await;
+        browser.press("Approve").await;
+        browser.sees("Approved. The change is made.").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.sees("Funding wire-2").await;
+        browser.press("Adjust").await;
+        browser.fill("Amount", "12.50").await;
+        browser.fill("Reason", "a mistake").await;
+        check(&browser, "an adjustment").await;
+        browser.press("Adjust the balance").await;
+        browser.sees("The balance is corrected.").await;
+
+        browser.press("Payouts").await;
+        check(&browser, "all payouts").await;
+        browser.press(&format!("Payout {payout}")).await;
+        browser.press("The money was sent").await;
+        check(&browser, "a payout in the console").await;
+        browser.press("Settle as paid").await;
+        browser.sees("The payout is settled.").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.press(&format!("Payout {payout}")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_decides_what_an_ambiguous_line_of_a_statement_is() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    for reference in ["twin A", "twin B"] {
+        let funding = json!({"amount": "300.00", "reference": reference});
+        node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), funding).await.data(201);
+    }
+    let today = Utc::now().date_naive();
+    let lines = format!(
+        "date,amount,currency,reference\n{today},1000.00,EUR,opening of {}\n{today},300.00,EUR,none of these\n",
+        setup.wallet_id
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let statement = file(directory.path(), "statement.csv", lines);
+    in_browser((1440, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Finance).await;
+        browser.press("Bank statements").await;
+        browser.sees("No statement is imported yet.").await;
+        check(&browser, "no bank statements").await;
+        browser.type_into("//input[@id='file']", &statement).await;
+        browser.press("Import the statement").await;
+        browser.sees("The statement is imported.").await;
+        check(&browser, "a bank statement").await;
+        browser.press("show what is ambiguous").await;
+        browser.press("Decide line 2").await;
+        browser.press("Decide").await;
+        browser.sees("Reason is required").await;
+        browser.complaints().await; // the browser logs the 400
+        browser.fill("Reason", "the payer says so").await;
+        check(&browser, "a line of a bank statement").await;
+        browser.press("Decide").await;
+        browser.sees("by a person").await;
+        check(&browser, "a decided line").await;
+        browser.press("Revoke the decision").await;
+        browser.fill("Reason", "another payer").await;
+        browser.press("Revoke").await;
+        browser.find("//h2[text()='Decide what this line is']").await;
+        browser.press("Reconciliation").await;
+        browser.sees("No differences").await;
+        check(&browser, "a reconciliation").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_difference_leads_to_its_wallet_and_an_auditor_moves_nothing() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let auditor = node.console_user(Role::Auditor).await;
+    sqlx::query("UPDATE wallets SET balance = balance + 1").execute(&mut node.admin().await).await.unwrap();
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let get = async |path: &str| {
+        let response = http.get(format!("{}{path}", node.url())).header("Cookie", &auditor.cookie).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 200, "{path}");
+        response
+    };
+    let page = get("/console/reconciliation").await.text().await.unwrap();
+    assert!(page.contains("Wallet balance") && page.contains(&format!("/console/wallets/{}\"", setup.wallet_id)), "{page}");
+    let workbook = get("/console/reconciliation.xlsx").await;
+    assert!(workbook.headers()["content-disposition"].to_str().unwrap().contains(".xlsx"));
+    assert!(workbook.bytes().await.unwrap().starts_with(b"PK"));
+    let csv = get("/console/reconciliation.csv").await.text().await.unwrap();
+    assert!(csv.contains("WALLET_BALANCE"), "{csv}");
+    let csv = get(&format!("/console/wallets/{}/statement.csv", setup.wallet_id)).await.text().await.unwrap();
+    assert!(csv.contains("CLOSING_BALANCE"), "{csv}");
+
+    for (path, action) in [
+        (format!("/console/wallets/{}/adjust", setup.wallet_id), "Adjust the balance"),
+        (format!("/console/products/{}/edit", setup.product_id), "Save the changes"),
+        ("/console/bank-statements".to_owned(), "Import the statement"),
+    ] {
+        let page = get(&path).await.text().await.unwrap();
+        assert!(page.contains("you need the role") && !page.contains(action), "{page}");
+    }
+    let path = format!("{}/console/wallets/{}/fund", node.url(), setup.wallet_id);
+    let form = http.post(path).header("Cookie", &auditor.cookie).header("Origin", node.url());
+    let form = form.header("Content-Type", "application/x-www-form-urlencoded").body("amount=1.00&reference=x");
+    assert_eq!(form.send().await.unwrap().status().as_u16(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_correction_that_is_sent_twice_is_made_once() {
+    let node = Node::supervised("EUR=2000").await;
+    let setup = node.setup().await;
+    let finance = node.console_user(Role::Finance).await;
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let path = format!("{}/console/wallets/{}/adjust", node.url(), setup.wallet_id);
+    for amount in ["1.00", "5000.00"] {
+        let page = http.get(&path).header("Cookie", &finance.cookie).send().await.unwrap().text().await.unwrap();
+        let latest = page.split("name=\"latest_correction\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        let body = format!("type=CREDIT&amount={amount}&reason=a+mistake&latest_correction={latest}");
+        for status in [303, 409] {
+            let form = http.post(&path).header("Cookie", &finance.cookie).header("Origin", node.url());
+            let form = form.header("Content-Type", "application/x-www-form-urlencoded").body(body.clone());
+            assert_eq!(form.send().await.unwrap().status().as_u16(), status, "{amount}");
+        }
+    }
+}

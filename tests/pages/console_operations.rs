@@ -1,0 +1,103 @@
+//! Operations, replays and the transparency log in the console.
+
+use rewards_ledger::access::Role;
+use serde_json::{Value, json};
+
+use super::console::enter;
+use super::{check, in_browser};
+use crate::support::node::Node;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
+    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    node.project().await;
+    in_browser((1440, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Admin).await;
+        browser.press("Operations").await;
+        browser.sees("No condition of an alert holds").await;
+        browser.sees("Lag of the projections").await;
+        browser.sees("No replay is running.").await;
+        check(&browser, "operations").await;
+        browser.press("Replays").await;
+        browser.fill("Webhook number", "999999").await;
+        browser.press("Count the events").await;
+        browser.sees("is unknown").await;
+        browser.complaints().await; // the browser logs the 400
+        browser.fill("Webhook number", &webhook.to_string()).await;
+        browser.press("Count the events").await;
+        browser.sees("1 event").await;
+        check(&browser, "the count of an operator's replay").await;
+        browser.press("Start the replay").await;
+        browser.sees("The replay has started.").await;
+        check(&browser, "an operator's replays").await;
+        browser.press("Operations").await;
+        browser.sees("Running").await;
+        check(&browser, "operations with a replay").await;
+        browser.press("Replays").await;
+        browser.click("//summary[starts-with(normalize-space(), 'Cancel replay')]").await;
+        browser.press("Cancel the replay").await;
+        browser.sees("The replay is cancelled.").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_auditor_proves_an_order_on_a_phone() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].clone();
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.press("Transparency log").await;
+        browser.sees("has no checkpoint yet").await;
+        check(&browser, "a log without a checkpoint").await;
+        node.publish().await;
+        browser.press("Transparency log").await;
+        browser.sees("Not yet").await;
+        check(&browser, "the log").await;
+        browser.fill("Order number", &order.to_string()).await;
+        browser.press("Prove the order").await;
+        browser.sees("Proven: the receipt of order").await;
+        browser.sees("The log of today continues the tree").await;
+        check(&browser, "a proof").await;
+        browser.press("Replays").await;
+        browser.sees("you need the role admin").await;
+        check(&browser, "replays of an auditor").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_that_was_changed_is_not_proven() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].clone();
+    node.publish().await;
+    let mut receipt = node.operator("GET", &format!("/orders/{order}/receipt"), Value::Null).await.data(200);
+    let auditor = node.console_user(Role::Auditor).await;
+    let prove = async |receipt: String| {
+        let form: String = url::form_urlencoded::Serializer::new(String::new()).append_pair("receipt", &receipt).finish();
+        let request = reqwest::Client::new().post(format!("{}/console/log/proof", node.url()));
+        let request = request.header("Cookie", &auditor.cookie).header("Origin", node.url());
+        let response = request.header("Content-Type", "application/x-www-form-urlencoded").body(form).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let (status, page) = prove(receipt.to_string()).await;
+    assert!(status == 200 && page.contains("Proven: the receipt"), "{page}");
+    receipt["events"][0]["data"]["quantity"] = json!(2);
+    let (status, page) = prove(receipt.to_string()).await;
+    assert!(status == 200 && page.contains("Not proven") && page.contains("the readable fields differ from the leaf"), "{page}");
+    assert!(!page.contains("The story is whole"));
+    receipt["checkpoint"] = json!("<script>alert(1)</script>");
+    let (_, page) = prove(receipt.to_string()).await;
+    assert!(page.contains("The checkpoint is not signed by this log") && !page.contains("<script>alert"), "{page}");
+    let (status, page) = prove("{".to_owned()).await;
+    assert!(status == 400 && page.contains("is no receipt"), "{page}");
+}

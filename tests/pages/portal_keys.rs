@@ -1,0 +1,97 @@
+//! Restricted API keys, the low-balance notice, and replays in the portal.
+
+use serde_json::json;
+
+use super::{check, in_browser};
+use crate::support::browser::Browser;
+use crate::support::node::{Node, PASSWORD, User};
+
+async fn enter(node: &Node, browser: &Browser, user: &User, path: &str) {
+    browser.open(&format!("{}{path}", node.url())).await;
+    browser.fill("Email", &user.email).await;
+    browser.fill("Password", PASSWORD).await;
+    browser.press("Sign in").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_creates_a_restricted_key() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    in_browser((1440, 1_400), true, |browser| async move {
+        enter(&node, &browser, &owner, "/portal/api-keys").await;
+        browser.find("//h1[text()='API keys']").await;
+        browser.press("New API key").await;
+        browser.fill("Name", "Reporting").await;
+        browser.click("//input[@value='read']").await;
+        browser.fill("Expires", "2100-01-31").await;
+        browser.fill("Allowed networks", "203.0.113.0/24\nnowhere").await;
+        browser.press("Create the API key").await;
+        browser.sees("number 2 must be a network").await;
+        browser.complaints().await; // the browser logs the 400
+        check(&browser, "a restricted key that is refused").await;
+        browser.fill("Allowed networks", "203.0.113.0/24").await;
+        browser.press("Create the API key").await;
+        browser.sees("X-API-Secret").await;
+        browser.press("All API keys").await;
+        browser.sees("Reporting").await;
+        browser.sees("from 203.0.113.0/24").await;
+        check(&browser, "the restricted keys").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_sets_the_notice_of_a_wallet() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    in_browser((390, 2_000), true, |browser| async move {
+        enter(&node, &browser, &operator, &format!("/portal/wallets/{}", setup.wallet_id)).await;
+        browser.press("Notice of a low balance: none").await;
+        browser.fill("Notify below", "-1").await;
+        browser.press("Save the notice").await;
+        browser.find("//*[@role='alert']").await;
+        browser.complaints().await; // the browser logs the 400
+        check(&browser, "a notice that is refused").await;
+        browser.fill("Notify below", "250.00").await;
+        browser.press("Save the notice").await;
+        browser.sees("The notice is saved.").await;
+        node.project().await;
+        browser.press("Wallets").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.sees("Notice when the balance falls below").await;
+        check(&browser, "a wallet with a notice").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
+    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    in_browser((1440, 1_400), true, |browser| async move {
+        enter(&node, &browser, &operator, &format!("/portal/webhooks/{webhook}")).await;
+        browser.press("Deliver again what failed or was missed").await;
+        browser.sees("There was no replay of this webhook yet.").await;
+        check(&browser, "no replays").await;
+        browser.fill("Since", "some day").await;
+        browser.press("Count the events").await;
+        browser.find("//*[@role='alert']").await;
+        browser.complaints().await; // the browser logs the 400
+        browser.fill("Since", "2026-01-01").await;
+        browser.press("Count the events").await;
+        browser.sees("1 event").await;
+        check(&browser, "the count of a replay").await;
+        browser.press("Start the replay").await;
+        browser.sees("The replay has started.").await;
+        browser.sees("Running").await;
+        check(&browser, "the replays").await;
+    })
+    .await;
+}
