@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use ledger_events::{Actor, Money};
+use ledger_events::{Actor, Money, ProductId};
 use rewards_ledger::access::Gate;
 use rewards_ledger::access::gate::{PresentedCredentials, Verdict};
 use rewards_ledger::access::limits::Rule;
@@ -122,14 +122,14 @@ async fn orders(
 
 async fn place(ledger: &Ledger, gate: &Gate, rule: Option<Rule>, client: &Client, product_id: i64) -> Result<()> {
     let credentials = PresentedCredentials::Key { api_key: &client.api_key, api_secret: &client.api_secret };
-    let Verdict::Seen { client: Some(client), quota } = gate.ask(IP, credentials, rule).await? else {
+    let Verdict::Seen { client: Ok(client), quota } = gate.ask(IP, credentials, rule).await? else {
         bail!("the key is not valid")
     };
     ensure!(quota.is_some_and(|quota| !quota.is_exceeded) == rule.is_some(), "the limit was not charged as expected");
     let account_id = client.principal.account_id;
     let order = PlaceOrder {
         account_id,
-        product_id,
+        product_id: ProductId(product_id),
         denomination: Money::from_cents(1_000)?,
         quantity: 1,
         client_reference: None,

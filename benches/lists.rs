@@ -8,17 +8,12 @@ mod support;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use futures::StreamExt;
-use rewards_ledger::audit::{Rebuild, rebuild};
-use serde_json::json;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use anyhow::Result;
+use support::long_lists::{self, LongLists};
 use support::report::Report;
 use support::table::{millis, thousands};
 use support::{Serve, load};
 
-/// Number of products in the catalogue. The orders use the first hundred.
-const PRODUCTS: usize = 10_000;
 /// Number of times each page is read.
 const READS: usize = 50;
 
@@ -76,38 +71,8 @@ async fn main() -> Result<()> {
     let server = support::postgres().await?;
     let options = support::database(&server, "lists").await?;
     let serve = Serve::start(&server.url_of("lists"), "api", &[]).await?;
-    let product = serve.product().await?;
-    let more: Vec<Result<i64>> = futures::stream::iter(1..PRODUCTS).map(|_| serve.product()).buffer_unordered(64).collect().await;
-    more.into_iter().collect::<Result<Vec<_>>>()?;
-    let client = serve.clients(1).await?[0].clone();
-    let mut admin = options.connect().await?;
-    let account = sqlx::query_scalar("SELECT account_id FROM wallets").fetch_one(&mut admin).await?;
-    serve.discount(account, json!({"discount": "2.50"})).await?;
-    serve.discount(account, json!({"discount": "5.00", "product_id": product})).await?;
-    let events = json!(["order.created", "order.delivered", "order.cancelled"]);
-    let webhook = json!({"name": "bench", "url": "https://example.com/hook", "events": events});
-    let webhook = serve.client(&client, "/webhooks", webhook).await?["id"].as_i64().context("a webhook's id")?;
-    // A second webhook, so that the first one's deliveries are not all there are.
-    let other = json!({"name": "other", "url": "https://example.com/other", "events": ["order.cancelled"]});
-    serve.client(&client, "/webhooks", other).await?;
-    seed(&mut admin, product).await?;
-    rebuild(&options, Rebuild::All, |_| {}).await.context("the rebuild")?;
-    // Put all deliveries but the newest into the state in which a worker would have left them.
-    for settle in [
-        "UPDATE delivery_state SET status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, attempt_count = 1,
-            delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
-         WHERE delivery_id < (SELECT max(delivery_id) - 5000 FROM delivery_state)",
-        "VACUUM ANALYZE",
-        "CHECKPOINT",
-    ] {
-        sqlx::raw_sql(settle).execute(&mut admin).await?;
-    }
     // The totals show that everything is there; `verify` would take as long again.
-    let middle: String = sqlx::query_scalar(
-        "SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') FROM orders WHERE id = 500000",
-    )
-    .fetch_one(&mut admin)
-    .await?;
+    let LongLists { client, product, webhook, middle, .. } = long_lists::fill(&serve, &options).await?;
     let mut rows = vec![];
     for (path, target) in PAGES {
         let path = path
@@ -127,17 +92,6 @@ async fn main() -> Result<()> {
     report.table("Pages of long lists", NOTE, &["GET /api/v1…", "X-Total-Count", "median", "p95", "the median's target"], &rows);
     report.end(&server).await?;
     server.stop().await?;
-    Ok(())
-}
-
-/// Appends the events at the log head, and writes their rows in the vault.
-async fn seed(admin: &mut PgConnection, product: i64) -> Result<()> {
-    let (account, wallet, head): (i64, i64, i64) =
-        sqlx::query_as("SELECT w.account_id, w.id, h.position FROM wallets w, log_head h").fetch_one(&mut *admin).await?;
-    let names = [("{account}", account), ("{wallet}", wallet), ("{product}", product), ("{head}", head)];
-    let sql =
-        names.iter().fold(include_str!("support/lists.sql").to_owned(), |sql, (name, id)| sql.replace(name, &id.to_string()));
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(admin).await.context("the seed")?;
     Ok(())
 }
 

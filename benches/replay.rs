@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::wallet::Wallet;
-use ledger_events::{Event, Money, Recorded};
-use ledger_projections::{orders, wallets};
+use ledger_events::{Event, Money, OrderId, Recorded, WalletId};
+use ledger_projections::{state, wallets};
 use rewards_ledger::export::selection::Range;
 use rewards_ledger::export::{ExportError, ExportFile, Plan, Selection, line, read};
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
@@ -28,15 +28,15 @@ const PAGE_EVENTS: i64 = 20_000;
 #[derive(Debug, Default)]
 struct Replay {
     events: u64,
-    orders: HashMap<i64, Order>,
-    wallets: HashMap<i64, Wallet>,
+    orders: HashMap<OrderId, Order>,
+    wallets: HashMap<WalletId, Wallet>,
 }
 
 impl Replay {
     fn fold(&mut self, page: &[Recorded]) {
         for recorded in page {
             match &recorded.event {
-                Event::Order(event) => orders::fold(&mut self.orders, recorded, event),
+                Event::Order(_) => state::fold(&mut self.orders, recorded),
                 Event::Wallet(event) => _ = wallets::fold(&mut self.wallets, recorded, event),
                 _ => {}
             }

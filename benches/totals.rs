@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Utc};
-use rewards_ledger::ledger::projector::{Projector, Step};
+use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
@@ -140,7 +140,7 @@ async fn project(options: &PgConnectOptions) -> Result<(i64, Duration)> {
     let ledger = Ledger::open(options, keyring, metrics.clone(), &TaskTracker::new()).await?;
     let projector = Projector::new(&ledger, options, metrics);
     let (started, mut folded) = (Instant::now(), 0);
-    while let Step::Applied { is_more, .. } = projector.total(FIRST_SHARD).await? {
+    while let ProjectionStep::Applied { is_more, .. } = projector.total(FIRST_SHARD).await? {
         folded += 5_000;
         if !is_more {
             break;

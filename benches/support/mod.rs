@@ -7,6 +7,7 @@ pub mod arrivals;
 pub mod baseline;
 pub mod latency;
 pub mod load;
+pub mod long_lists;
 pub mod plot;
 pub mod report;
 pub mod section;
@@ -244,6 +245,24 @@ impl Serve {
             bail!("GET {path}: {status}: {text}");
         }
         Ok((took, text))
+    }
+
+    /// Signs a user or an operator in. Returns the session's cookie as a browser sends it.
+    pub async fn sign_in(&self, path: &str, email: &str, password: &str) -> Result<String> {
+        let request =
+            self.http.post(format!("http://{}{path}", self.address)).json(&json!({"email": email, "password": password}));
+        let response = request.send().await?.error_for_status()?;
+        let cookie = response.headers().get("set-cookie").context("a cookie")?.to_str()?;
+        Ok(cookie.split(';').next().unwrap_or_default().to_owned())
+    }
+
+    /// Reads a page for people. Returns the time and the size of the page in bytes.
+    pub async fn look_at(&self, cookie: &str, path: &str) -> Result<(Duration, usize)> {
+        let started = Instant::now();
+        let response = self.http.get(format!("http://{}{path}", self.address)).header("cookie", cookie).send().await?;
+        ensure!(response.status() == 200, "{path} answers {}", response.status());
+        let page = response.text().await?;
+        Ok((started.elapsed(), page.len()))
     }
 
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
