@@ -98,16 +98,18 @@ pub struct Claimed {
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseClock {
     pub at: DateTime<Utc>,
-    pub began: Instant,
+    /// Time at which the answer with `at` had arrived.
+    pub read_at: Instant,
     /// Time at which the delivery was ready to be sent. A slow claim does not make its deliveries stale.
     pub ready: Instant,
     pub lease_ends: Instant,
 }
 
 impl LeaseClock {
-    /// Returns the current time by the database's clock: the claim's time plus the time that has passed here.
+    /// Returns the current time by the database's clock: the claim's time plus the time that has passed here since then. It
+    /// is never ahead of the database, whose clock has gone on since it was read.
     pub fn now(&self) -> DateTime<Utc> {
-        TimeDelta::from_std(self.began.elapsed()).ok().and_then(|passed| self.at.checked_add_signed(passed)).unwrap_or(self.at)
+        TimeDelta::from_std(self.read_at.elapsed()).ok().and_then(|passed| self.at.checked_add_signed(passed)).unwrap_or(self.at)
     }
 }
 
@@ -202,12 +204,14 @@ pub async fn claim(
     let mut tx = connection.begin().await?;
     // The lock is a separate statement, so that the next statement sees everything that the previous claim committed.
     sqlx::query("SELECT pg_advisory_xact_lock($1, $2::smallint)").bind(CLAIM_LOCK).bind(shard).execute(&mut *tx).await?;
-    let began = Instant::now();
+    // The lease ends here no later than in the database, however long the answer takes.
+    let lease_ends = Instant::now() + lease;
     let Some(Present { at, targets, leased }) = targets.open(&mut tx, clock, keyring, shard, requests).await? else {
         tx.rollback().await?;
         connection.keep();
         return Ok(Claims::default());
     };
+    let read_at = Instant::now();
     let beside = |request: &ClaimRequest| match targets.contains_key(&request.webhook_id) {
         true => request.beside(leased.get(&request.webhook_id).copied().unwrap_or_default()),
         // A webhook that this node cannot open is left to a node that can, or to a person.
@@ -221,7 +225,7 @@ pub async fn claim(
         connection.keep();
         return Ok(Claims { claimed: vec![], is_short });
     }
-    let mut lease_clock = LeaseClock { at, began, ready: began, lease_ends: began + lease };
+    let mut lease_clock = LeaseClock { at, read_at, ready: read_at, lease_ends };
     let mut rows = take(&mut tx, shard, &fitting, &targets, at, lease).await?;
     if rows.is_empty() {
         tx.rollback().await?;

@@ -291,12 +291,28 @@ impl Bodies {
         Bodies { pool, quota, stored: HashMap::new(), trims: JoinSet::new() }
     }
 
+    /// Counts the bytes of a stored body, and trims the webhook if it has stored its quota.
     pub(super) fn stored(&mut self, shard: ShardId, webhook: WebhookId, bytes: usize) {
-        while self.trims.try_join_next().is_some() {}
         let stored = self.stored.entry((shard, webhook)).or_default();
         *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
-        // Only one trim runs at a time, because the rest of this worker needs connections too.
-        if *stored <= self.quota.max(LEAST_TRIMMED) || !self.trims.is_empty() {
+        if *stored > self.quota.max(LEAST_TRIMMED) {
+            self.trim(shard, webhook);
+        }
+    }
+
+    /// Trims a webhook that stored its quota while another trim ran, if there is one.
+    pub(super) fn catch_up(&mut self) {
+        let most = self.quota.max(LEAST_TRIMMED);
+        let over = self.stored.iter().find(|(_, stored)| **stored > most).map(|(of, _)| *of);
+        if let Some((shard, webhook)) = over {
+            self.trim(shard, webhook);
+        }
+    }
+
+    /// Starts a trim. Only one runs at a time, because the rest of this worker needs connections too.
+    fn trim(&mut self, shard: ShardId, webhook: WebhookId) {
+        while self.trims.try_join_next().is_some() {}
+        if !self.trims.is_empty() {
             return;
         }
         self.stored.remove(&(shard, webhook));

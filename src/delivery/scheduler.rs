@@ -11,8 +11,8 @@ use super::claim::{ClaimRequest, Claimed, Due, Target};
 use super::share::{Candidate, Free, Responsiveness, share};
 use crate::ledger::Addressee;
 
-/// Duration below which a send counts as fast. Fast webhooks do not delay others.
-const FAST_WITHIN: Duration = Duration::from_secs(1);
+/// Default of [`Limits::fast_within`].
+pub const FAST_WITHIN: Duration = Duration::from_secs(1);
 /// Factor for slower webhooks: one counts as unresponsive after this many times the duration of its last send.
 const PATIENCE: u32 = 2;
 /// Number of deliveries claimed ahead, as a multiple of the sends allowed at once, so that sends do not wait for claims. It
@@ -37,13 +37,15 @@ pub struct Limits {
     /// Deliveries that may be claimed of a webhook of which this node holds none, whatever other nodes hold. Those nodes may
     /// have died.
     pub beside: usize,
+    /// Duration below which a send counts as fast. Fast webhooks do not delay others.
+    pub fast_within: Duration,
 }
 
 impl Limits {
     /// Creates limits with slow start: a new webhook gets one delivery, and after its first answer a quarter of
     /// `per_webhook`.
     pub fn new(in_flight: usize, per_webhook: usize) -> Limits {
-        Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4), beside: 1 }
+        Limits { in_flight, per_webhook, new: 1, first: per_webhook.div_ceil(4), beside: 1, fast_within: FAST_WITHIN }
     }
 }
 
@@ -63,6 +65,8 @@ struct EndpointState {
     held: usize,
     /// Number of deliveries that may be claimed at once. It starts small, grows with fast answers and halves without any.
     allowance: usize,
+    /// Copy of [`Limits::fast_within`].
+    fast_within: Duration,
     /// Result of the last send that ended, if any.
     last: Option<Last>,
     /// Time since which sends are running and none has ended.
@@ -83,14 +87,14 @@ enum Last {
 impl EndpointState {
     fn responsiveness(&self, now: Instant) -> Responsiveness {
         let patience = match self.last {
-            Some(Last::After(took)) => FAST_WITHIN.max(took * PATIENCE),
-            Some(Last::NoResponse) | None => FAST_WITHIN,
+            Some(Last::After(took)) => self.fast_within.max(took * PATIENCE),
+            Some(Last::NoResponse) | None => self.fast_within,
         };
         let is_unresponsive = self.sending > 0 && now.saturating_duration_since(self.no_response_since) >= patience;
         match self.last {
             _ if is_unresponsive => Responsiveness::Unresponsive,
             Some(Last::NoResponse) => Responsiveness::Unresponsive,
-            Some(Last::After(took)) if took < FAST_WITHIN => Responsiveness::Fast,
+            Some(Last::After(took)) if took < self.fast_within => Responsiveness::Fast,
             Some(Last::After(_)) | None => Responsiveness::Unknown,
         }
     }
@@ -151,6 +155,7 @@ impl Scheduler {
             sent_while_fast: 0,
             held: 0,
             allowance: self.limits.new,
+            fast_within: self.limits.fast_within,
             last: None,
             no_response_since: now,
             claimed: 0,
@@ -266,7 +271,7 @@ impl Scheduler {
         self.sending = self.sending.saturating_sub(1);
         let Some((took, is_answered)) = took else { return };
         endpoint.no_response_since = now;
-        let is_fast = took < FAST_WITHIN;
+        let is_fast = took < self.limits.fast_within;
         let is_first = endpoint.last.is_none();
         endpoint.last = Some(if is_fast || is_answered { Last::After(took) } else { Last::NoResponse });
         endpoint.allowance = match (is_fast, is_answered) {

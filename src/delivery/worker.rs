@@ -14,7 +14,7 @@ use webhook_client::sender::{Delivery, Outcome, Sender};
 use super::claim::{self, ClaimRequest, Claimed, Claims, Due, Target, Targets};
 use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
-use super::scheduler::{Limits, Scheduler};
+use super::scheduler::{FAST_WITHIN, Limits, Scheduler};
 use super::share::Free;
 use crate::ledger::{NewDeliveries, connect};
 use crate::secrets::seal::Keyring;
@@ -25,13 +25,8 @@ mod running;
 
 use running::Running;
 
-/// Time that a lease lasts beyond the send's deadline: for claiming, waiting and recording.
-const LEASE_MARGIN: Duration = Duration::from_secs(15);
-/// Part of that margin that must be left after the send's deadline when a send starts.
+/// Part of the lease's margin that must be left after the send's deadline when a send starts.
 const RECORDING_MARGIN: Duration = Duration::from_secs(5);
-/// Longest time that a claimed delivery waits for its turn. After that the worker gives it back, because the webhook's URL
-/// or secret may have changed.
-const FRESH: Duration = Duration::from_secs(2);
 /// Pause before the next query for due deliveries if leases of other nodes limited a claim.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Factor that limits queries for due deliveries: after one, the worker waits at least this many times its duration.
@@ -40,9 +35,6 @@ const LOOK_SELDOM: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Timeout of one claim or one batch of results, each a few statements.
 const ANSWERED: Duration = Duration::from_secs(20);
-/// Time that the database gets when the worker stops: for a claim in progress, and for the last results. Sends in flight get
-/// their full deadline; otherwise a slow receiver would get the same delivery again.
-const STOP_GRACE: Duration = Duration::from_secs(4);
 /// Maximum number of results in one statement.
 const BATCH_RESULTS: usize = 512;
 
@@ -59,6 +51,16 @@ pub struct WorkerSettings {
     /// The limit applies across all nodes, with two exceptions. A webhook that answers quickly has no such limit, and a
     /// node that holds nothing of a webhook may claim one delivery.
     pub max_in_flight_per_webhook: usize,
+    /// Duration below which a send counts as fast. Fast webhooks do not delay others.
+    pub fast_within: Duration,
+    /// Longest time that a claimed delivery waits for its turn. After that the worker gives it back, because the webhook's
+    /// URL or secret may have changed.
+    pub fresh: Duration,
+    /// Time that a lease lasts beyond the send's deadline: for claiming, waiting and recording.
+    pub lease_margin: Duration,
+    /// Time that the database gets when the worker stops: for a claim in progress, and for the last results. Sends in flight
+    /// get their full deadline; otherwise a slow receiver would get the same delivery again.
+    pub stop_grace: Duration,
     /// Interval between queries for due deliveries when no wake-up arrives.
     pub idle: Duration,
     /// Quota of stored response bodies per webhook, in bytes. The newest bodies are kept.
@@ -74,6 +76,10 @@ impl Default for WorkerSettings {
             deadline: Duration::from_secs(30),
             max_in_flight: 256,
             max_in_flight_per_webhook: 64,
+            fast_within: FAST_WITHIN,
+            fresh: Duration::from_secs(2),
+            lease_margin: Duration::from_secs(15),
+            stop_grace: Duration::from_secs(4),
             idle: Duration::from_secs(1),
             response_bodies: 16 * 1024 * 1024,
             clock: Clock::default(),
@@ -113,6 +119,15 @@ enum SendDisposition {
     Cut(Lease),
 }
 
+/// Deliveries that the recorder has recorded or given back.
+#[derive(Debug)]
+struct Released {
+    /// Webhook of each delivery.
+    webhooks: Vec<WebhookId>,
+    /// Whether some were given back. They are due again.
+    is_due_again: bool,
+}
+
 /// Due webhooks of a shard, and the current targets of webhooks with claimed deliveries that wait to be sent.
 #[derive(Debug)]
 struct DueWork {
@@ -138,11 +153,12 @@ enum DbResponse {
 
 impl Worker {
     fn limits(&self) -> Limits {
-        Limits::new(self.settings.max_in_flight, self.settings.max_in_flight_per_webhook)
+        let limits = Limits::new(self.settings.max_in_flight, self.settings.max_in_flight_per_webhook);
+        Limits { fast_within: self.settings.fast_within, ..limits }
     }
 
     fn lease(&self) -> Duration {
-        self.settings.deadline + LEASE_MARGIN
+        self.settings.deadline + self.settings.lease_margin
     }
 
     /// Claims up to `free` due deliveries of a shard, and writes their attempts ahead.
@@ -259,7 +275,7 @@ impl Worker {
                     Err(RecvError::Lagged(_) | RecvError::Closed) => round.look_at = Instant::now(),
                 },
                 Some(ended) = round.sends.join_next_with_id() => round.ended(ended),
-                Some(webhooks) = going.recv() => round.gone(&webhooks),
+                Some(released) = going.recv() => round.gone(&released),
                 answer = async {
                     match &mut round.asked {
                         Some(asked) => asked.await,
@@ -273,8 +289,8 @@ impl Worker {
             while let Some(ended) = round.sends.try_join_next_with_id() {
                 round.ended(ended);
             }
-            while let Ok(webhooks) = going.try_recv() {
-                round.gone(&webhooks);
+            while let Ok(released) = going.try_recv() {
+                round.gone(&released);
             }
         }
         round.finish().await;
@@ -282,7 +298,7 @@ impl Worker {
             return;
         }
         let recording = recorder.abort_handle();
-        if tokio::time::timeout(STOP_GRACE, recorder).await.is_err() {
+        if tokio::time::timeout(self.settings.stop_grace, recorder).await.is_err() {
             tracing::warn!("stopped before all results were recorded; their deliveries will be repeated");
             recording.abort();
         }

@@ -13,7 +13,7 @@ use webhook_client::receiver::{Receiver, ReceiverResponse};
 use super::bounds::Counting;
 use super::count;
 use crate::support::shop::{Shop, receiver};
-use crate::support::wait::{until, until_within};
+use crate::support::wait::until;
 
 /// Starts a receiver that never answers under `/hang` and counts the requests there.
 async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
@@ -31,7 +31,9 @@ async fn hanging_receiver() -> (Receiver, Arc<AtomicUsize>) {
 }
 
 /// Timeout longer than these tests take, so that a hanging send outlasts them.
-const HANGING: Duration = Duration::from_secs(60);
+const HANGING: Duration = Duration::from_secs(3_600);
+/// Longer than the machine pauses. An endpoint that answers within this time counts as fast.
+const PAUSE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_endpoint_with_a_thousand_due_delays_no_other() {
@@ -47,12 +49,12 @@ async fn a_hanging_endpoint_with_a_thousand_due_delays_no_other() {
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 32;
     worker.settings.max_in_flight_per_webhook = 24;
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(worker.run(stop.clone()));
+    let running = tokio::spawn(worker.run(CancellationToken::new()));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id > 1 AND status <> 'delivered'";
     let what = "all other deliveries arrive before a hanging send ends";
-    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
+    until(what, async || count(shop.pool(), left).await == 0).await;
     // This endpoint has never answered, so only one delivery is sent to it, and none of the others wait in memory.
+    until("one delivery is sent to it", async || hanging.load(Ordering::SeqCst) > 0).await;
     assert_eq!(hanging.load(Ordering::SeqCst), 1);
     let held = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND leased_until IS NOT NULL";
     assert_eq!(count(shop.pool(), held).await, 1);
@@ -66,14 +68,13 @@ async fn a_hanging_endpoint_with_a_thousand_due_delays_no_other() {
     let (late, _) = shop.account("late").await;
     let (good, _) = shop.webhook_for(late, &format!("{}/good", receiver.url()), &[WebhookEventType::OrderCreated]).await;
     assert_eq!(good, WebhookId(14));
-    until_within(HANGING / 2, "one delivery is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
+    until("one delivery is sent to each of them", async || hanging.load(Ordering::SeqCst) >= 11).await;
     shop.orders(late, 20).await;
     shop.project().await;
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 14 AND status = 'delivered'";
     let what = "the late account's deliveries arrive before a hanging send ends";
-    until_within(HANGING / 2, what, async || count(shop.pool(), delivered).await >= 20).await;
-    stop.cancel();
-    running.await.unwrap();
+    until(what, async || count(shop.pool(), delivered).await >= 20).await;
+    running.abort(); // a stop would wait for the sends that hang
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,13 +93,13 @@ async fn however_many_endpoints_hang_the_others_are_served() {
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 32;
     worker.settings.max_in_flight_per_webhook = 16;
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(worker.run(stop.clone()));
+    worker.settings.fast_within = PAUSE;
+    worker.settings.fresh = PAUSE;
+    let running = tokio::spawn(worker.run(CancellationToken::new()));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id = 61 AND status <> 'delivered'";
     let what = "the good endpoint gets its deliveries while sixty hang";
-    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
-    stop.cancel();
-    running.await.unwrap();
+    until(what, async || count(shop.pool(), left).await == 0).await;
+    running.abort(); // a stop would wait for the sends that hang
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,14 +110,13 @@ async fn hundreds_of_new_hanging_endpoints_delay_no_healthy_endpoint() {
     assert_eq!(good, WebhookId(1));
     let delivered = "SELECT count(*) FROM delivery_state WHERE webhook_id = 1 AND status = 'delivered'";
     let until_delivered = async |wanted: i64| {
-        until_within(HANGING, "the good endpoint gets its deliveries", async || count(shop.pool(), delivered).await >= wanted)
-            .await;
+        until("the good endpoint gets its deliveries", async || count(shop.pool(), delivered).await >= wanted).await;
     };
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 64;
     worker.settings.max_in_flight_per_webhook = 16;
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(worker.run(stop.clone()));
+    worker.settings.fast_within = PAUSE;
+    let running = tokio::spawn(worker.run(CancellationToken::new()));
     shop.orders(shop.customer.account_id, 20).await;
     shop.project().await;
     until_delivered(20).await;
@@ -130,15 +130,14 @@ async fn hundreds_of_new_hanging_endpoints_delay_no_healthy_endpoint() {
     .await;
     shop.project().await;
     // Wait until as many hang as may be in flight. Others are queued behind them.
-    until_within(HANGING, "as many deliveries hang as are allowed", async || hanging.load(Ordering::SeqCst) >= 32).await;
+    until("as many deliveries hang as are allowed", async || hanging.load(Ordering::SeqCst) >= 32).await;
     shop.orders(shop.customer.account_id, 300).await;
     shop.project().await;
     until_delivered(320).await;
     let ended = "SELECT count(*) FROM delivery_attempts JOIN delivery_state USING (shard_id, delivery_id) WHERE webhook_id > 1 AND finished_at IS NOT NULL";
     assert_eq!(count(shop.pool(), ended).await, 0, "this happens before a hanging send ends");
     assert_eq!(hanging.load(Ordering::SeqCst), 32, "half of the limit is in flight");
-    stop.cancel();
-    running.await.unwrap();
+    running.abort(); // a stop would wait for the sends that hang
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,9 +167,9 @@ async fn fast_endpoints_that_hang_together_delay_no_other_account() {
     let mut worker = shop.worker(&receiver, HANGING);
     worker.settings.max_in_flight = 32;
     worker.settings.max_in_flight_per_webhook = 8;
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(worker.run(stop.clone()));
-    until_within(HANGING / 2, "all of them hang", async || hanging.load(Ordering::SeqCst) >= 24).await;
+    worker.settings.fast_within = PAUSE;
+    let running = tokio::spawn(worker.run(CancellationToken::new()));
+    until("all of them hang", async || hanging.load(Ordering::SeqCst) >= 24).await;
     let (new_account, _) = shop.account("new").await;
     let (new, _) = shop.webhook_for(new_account, &good, &[WebhookEventType::OrderCreated]).await;
     shop.orders(other, 100).await;
@@ -179,7 +178,7 @@ async fn fast_endpoints_that_hang_together_delay_no_other_account() {
     assert_eq!((known, new), (WebhookId(5), WebhookId(6)));
     let left = "SELECT count(*) FROM delivery_state WHERE webhook_id IN (5, 6) AND status <> 'delivered'";
     let what = "the others, including a new one, get their deliveries before a hanging send ends";
-    until_within(HANGING / 2, what, async || count(shop.pool(), left).await == 0).await;
+    until(what, async || count(shop.pool(), left).await == 0).await;
     let ended = "SELECT count(*) FROM delivery_attempts WHERE error IS NOT NULL";
     assert_eq!(count(shop.pool(), ended).await, 0);
     assert_eq!(hanging.load(Ordering::SeqCst), 24, "three quarters");
@@ -190,7 +189,8 @@ async fn fast_endpoints_that_hang_together_delay_no_other_account() {
 async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     let shop = Shop::open().await;
     let order: Arc<Mutex<Vec<String>>> = Arc::default();
-    let counting = Counting::answering_after(Duration::from_millis(20));
+    // The flood lasts for half a minute, longer than the machine pauses.
+    let counting = Counting::answering_after(Duration::from_millis(100));
     let (kept, counted) = (order.clone(), counting.clone());
     let (receiver, _arrived) = receiver(move |r| {
         kept.lock().unwrap().push(r.webhook_id().unwrap().to_owned());
@@ -216,7 +216,7 @@ async fn one_accounts_flood_does_not_delay_anothers_delivery() {
     let before = order.lock().unwrap().len();
     let name = quiet.to_string();
     let position = || order.lock().unwrap().iter().position(|id| *id == name);
-    until_within(HANGING / 2, "the other account's delivery arrives", async || position().is_some()).await;
+    until("the other account's delivery arrives", async || position().is_some()).await;
     let at = position().unwrap();
     // The delivery comes after the ones in flight, and after those sent while it was found and claimed. It comes
     // before half of the remaining backlog.

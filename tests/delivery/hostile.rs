@@ -1,7 +1,7 @@
 //! Receivers that misbehave in many ways, and what the client is shown about it.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -10,9 +10,10 @@ use webhook_client::sender::{MAX_RESPONSE_BODY_BYTES, SenderSettings};
 
 use crate::support::misbehave::{Misbehaviour, misbehave};
 use crate::support::node::Node;
-use crate::support::shop::{DEADLINE as LONG, Shop, receiver, sender, trusting, worker};
+use crate::support::shop::{DEADLINE, SHARD, Shop, receiver, sender, trusting, worker};
 
-const DEADLINE: Duration = Duration::from_secs(2);
+/// Deadline of the sends that last until it. Longer than the machine pauses.
+const SHORT: Duration = Duration::from_secs(15);
 
 /// Returns 200,000 zero bytes, compressed by gzip into 230 bytes.
 fn bomb() -> Vec<u8> {
@@ -26,21 +27,33 @@ const GIGABYTE: u64 = 1024 * 1024 * 1024;
 /// More than the kernel buffers, at both ends, for a connection that is no longer read.
 const SOCKET_BUFFERS: u64 = 64 * 1024 * 1024;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
-    let raw = |text: &str| misbehave(Misbehaviour::Raw(text.to_owned().into()));
+/// An answer, and the status and error of its attempt.
+type Case = (ReceiverResponse, Option<i16>, Option<String>);
+
+/// Returns the answers that last until the deadline of the send.
+fn lasting() -> Vec<Case> {
     let drip = Duration::from_millis(20);
-    let none = format!("no answer within {} s", DEADLINE.as_secs());
-    let (none, closed) = (none.as_str(), "connection closed before an answer");
-    let (garbage, large) = ("not an HTTP answer", "the headers of the answer are too large");
+    let none = Some(format!("no answer within {} s", SHORT.as_secs()));
+    vec![
+        (ReceiverResponse::Hang, None, none.clone()),
+        (misbehave(Misbehaviour::DripHeaders(drip)), None, none),
+        // The status arrives in time, and it alone decides.
+        (misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
+        (misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503".to_owned())),
+    ]
+}
+
+/// Returns the answers that end the send before its deadline.
+fn ending() -> Vec<Case> {
+    let raw = |text: &str| misbehave(Misbehaviour::Raw(text.to_owned().into()));
+    let (closed, garbage) = ("connection closed before an answer", "not an HTTP answer");
+    let large = "the headers of the answer are too large";
     let flood = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(200));
     let cases: Vec<(ReceiverResponse, Option<i16>, Option<&str>)> = vec![
         (ReceiverResponse::Status(204), Some(204), None),
         (ReceiverResponse::Status(500), Some(500), Some("HTTP 500")),
         (ReceiverResponse::Status(404), Some(404), Some("HTTP 404")),
         (ReceiverResponse::Redirect("https://example.com/elsewhere".to_owned()), Some(302), Some("redirect 302 is not followed")),
-        (ReceiverResponse::Hang, None, Some(none)),
-        (misbehave(Misbehaviour::DripHeaders(drip)), None, Some(none)),
         (misbehave(Misbehaviour::InformationalFlood), None, Some("too many informational answers (1xx)")),
         (misbehave(Misbehaviour::HeaderFlood), None, Some(large)),
         (raw(&flood), None, Some(large)),
@@ -50,12 +63,17 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
         (raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), None, Some(garbage)),
         (raw("\0\0\x12\x04\0\0\0\0\0 settings of HTTP/2 \r\n\r\n"), None, Some(garbage)),
         (raw("220 mail.example ESMTP\r\n"), None, Some(garbage)),
-        // The status arrives in time, and it alone decides.
-        (misbehave(Misbehaviour::DripBody(200, drip)), Some(200), None),
-        (misbehave(Misbehaviour::DripBody(503, drip)), Some(503), Some("HTTP 503")),
+        // The status alone decides, and only a part of the body is read.
         (misbehave(Misbehaviour::EndlessBody(200)), Some(200), None),
         (misbehave(Misbehaviour::LongBody(200, GIGABYTE, mpsc::unbounded_channel().0)), Some(200), None),
     ];
+    cases.into_iter().map(|(answer, status, error)| (answer, status, error.map(str::to_owned))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
+    let (lasting, ending) = (lasting(), ending());
+    let cases = [&lasting[..], &ending].concat();
     let shop = Shop::open().await;
     let answers: Vec<ReceiverResponse> = cases.iter().map(|(answer, ..)| answer.clone()).collect();
     let (receiver, _arrived) = receiver(move |r| answers[r.path[1..].parse::<usize>().unwrap()].clone()).await;
@@ -65,10 +83,18 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
     }
     shop.order(1).await;
     shop.project().await;
-    let started = Instant::now();
-    let round = shop.worker(&receiver, DEADLINE).once().await.unwrap();
-    assert!(started.elapsed() < DEADLINE * 5, "all of them together take only one deadline: {:?}", started.elapsed());
-    assert_eq!(round.claimed, cases.len());
+    let (patient, hasty) = (shop.worker(&receiver, DEADLINE), shop.worker(&receiver, SHORT));
+    let claimed = patient.claim_once(SHARD, patient.settings.max_in_flight).await.unwrap();
+    assert_eq!(claimed.len(), cases.len());
+    let sends = claimed.into_iter().map(|one| {
+        let lasts = one.webhook_id.0 <= lasting.len() as i64;
+        if lasts { hasty.send(one) } else { patient.send(one) }
+    });
+    let ended: Vec<_> = futures::future::join_all(sends).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(patient.record(SHARD, &ended).await.unwrap(), cases.len() as u64);
+    let at_once = "SELECT max(started_at) <= min(finished_at) FILTER (WHERE error LIKE 'no answer%') FROM delivery_attempts";
+    let at_once: bool = sqlx::query_scalar(at_once).fetch_one(shop.pool()).await.unwrap();
+    assert!(at_once, "all of them together take only one deadline");
 
     for (n, (answer, status, error)) in cases.iter().enumerate() {
         let shown = format!("{answer:.60?}");
@@ -81,7 +107,7 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
         .fetch_one(shop.pool())
         .await
         .unwrap();
-        assert_eq!(attempt, (*status, error.map(str::to_owned), true), "{shown}");
+        assert_eq!(attempt, (*status, error.clone(), true), "{shown}");
         let state: (String, i16, Option<i32>) =
             sqlx::query_as("SELECT status, attempt_count, octet_length(response_body) FROM delivery_state WHERE webhook_id = $1")
                 .bind(n as i64 + 1)
@@ -105,7 +131,7 @@ async fn the_worker_reads_no_more_of_a_gigabyte_than_it_stores() {
     shop.order(1).await;
     shop.project().await;
     // The deadline would allow reading more.
-    assert_eq!(shop.worker(&receiver, LONG).once().await.unwrap().delivered, 1);
+    assert_eq!(shop.worker(&receiver, DEADLINE).once().await.unwrap().delivered, 1);
     let count = async {
         let mut sum = 0;
         while let Some(part) = counting.recv().await {
@@ -113,7 +139,7 @@ async fn the_worker_reads_no_more_of_a_gigabyte_than_it_stores() {
         }
         sum
     };
-    let sum = tokio::time::timeout(LONG, count).await.expect("the connection is closed, so the receiver cannot continue");
+    let sum = tokio::time::timeout(DEADLINE, count).await.expect("the connection is closed, so the receiver cannot continue");
     let kept = MAX_RESPONSE_BODY_BYTES as u64;
     assert!((kept..kept + SOCKET_BUFFERS).contains(&sum), "{sum} bytes were read");
     let stored: i32 =

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::shop::{DEADLINE, SHARD, Shop, receiver};
-use crate::support::wait::until;
+use crate::support::wait::{until, until_locked_out};
 
 /// The worker's record of a delivery.
 #[derive(Debug, ledger_database::FromRow)]
@@ -191,7 +191,7 @@ async fn a_lost_lease_records_nothing_and_its_attempt_is_shown_as_unknown() {
     let lost = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     let claimed_at = lost.clock.at;
     assert!(worker.claim_once(SHARD, 1).await.unwrap().is_empty(), "the lease holds");
-    worker.settings.clock.advance(TimeDelta::minutes(1));
+    worker.settings.clock.advance(TimeDelta::minutes(5));
     let again = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
     assert_eq!((again.attempt, again.fence), (1, lost.fence + 1));
     assert_ne!(again.request_id, lost.request_id);
@@ -220,17 +220,39 @@ async fn an_attempt_begins_when_it_is_sent_and_the_next_one_is_due_from_then() {
     shop.order(1).await;
     shop.project().await;
     let worker = shop.worker(&receiver, DEADLINE);
-    let claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
-    // The claimed delivery waits for its turn. The two pauses separate the times that are compared below.
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let later: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(shop.pool()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut claimed = worker.claim_once(SHARD, 1).await.unwrap().remove(0);
+    // As if the claimed delivery had waited for its turn.
+    claimed.clock.read_at = claimed.clock.read_at.checked_sub(Duration::from_secs(20)).unwrap();
+    let turn = claimed.clock.at + TimeDelta::seconds(20);
     let ended = worker.send(claimed).await.unwrap();
     assert_eq!(worker.record(SHARD, &[ended]).await.unwrap(), 1);
     let started_at: DateTime<Utc> =
         sqlx::query_scalar("SELECT started_at FROM delivery_attempts").fetch_one(shop.pool()).await.unwrap();
-    assert!(started_at > later, "{started_at} {later}");
+    assert!(started_at >= turn, "{started_at} {turn}");
     assert_eq!(state(shop.pool()).await.next_attempt_at - started_at, TimeDelta::minutes(1));
+}
+
+/// The time of an attempt decides when the next one is due.
+#[tokio::test]
+async fn the_time_of_a_slow_claim_is_not_ahead_of_the_database() {
+    let shop = Shop::open().await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
+    shop.webhook(&receiver.url()).await;
+    shop.order(1).await;
+    shop.project().await;
+    let worker = shop.worker(&receiver, DEADLINE);
+    // The claim's statement waits before it reads the clock.
+    let mut blocking = shop.admin().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE vault.credentials").execute(&mut blocking).await.unwrap();
+    let going_on = async {
+        until_locked_out(&shop.options, "rewards-ledger claims").await;
+        sqlx::raw_sql("COMMIT").execute(&mut blocking).await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(worker.claim_once(SHARD, 1), going_on);
+    let here = claimed.unwrap()[0].clock.now();
+    let there: DateTime<Utc> = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(shop.pool()).await.unwrap();
+    // The claim's time is rounded to milliseconds.
+    assert!(here - TimeDelta::milliseconds(1) <= there, "{here} {there}");
 }
 
 #[tokio::test]
@@ -368,11 +390,17 @@ async fn a_hanging_endpoint_does_not_stop_another_and_stopping_leaves_nothing_le
     let (good, _) = shop.webhook(&format!("{}/good", receiver.url())).await;
     shop.orders(shop.customer.account_id, 100).await;
     shop.project().await;
-    let mut worker = shop.worker(&receiver, Duration::from_secs(3));
+    let mut worker = shop.worker(&receiver, DEADLINE);
     worker.settings.max_in_flight = 32;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(worker.run(stop.clone()));
     let healthy = "SELECT count(*) FROM delivery_state WHERE status = 'pending' AND webhook_id = 2";
     assert_eq!(good, WebhookId(2));
-    run_until_none(worker, healthy).await;
+    until("the others are delivered", async || count(shop.pool(), healthy).await == 0).await;
+    stop.cancel();
+    // The send that hangs ends with its connection. The worker waits for it.
+    receiver.stop().await;
+    running.await.unwrap();
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE status = 'delivered'").await, 100);
     assert_eq!(count(shop.pool(), "SELECT count(*) FROM delivery_state WHERE leased_until IS NOT NULL").await, 0);
     // No attempt was lost: each one has its result.

@@ -1,6 +1,7 @@
 //! The worker's records beside the derived delivery rows.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
@@ -16,7 +17,7 @@ use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::postgres::set_read_only;
 use crate::support::shop::{DEADLINE, SHARD, Shop, deliveries_of, receiver};
-use crate::support::wait::until;
+use crate::support::wait::{until, until_locked_out};
 
 async fn attempts(shop: &Shop, id: i64) -> Vec<Attempt> {
     deliveries::find(shop.pool(), SHARD, shop.customer.account_id, id, &[]).await.unwrap().unwrap().1
@@ -151,16 +152,18 @@ async fn deliveries_of_a_slow_claim_are_still_sent() {
     shop.project().await;
     let mut blocking = shop.pool().begin().await.unwrap();
     sqlx::query("LOCK TABLE delivery_attempts IN EXCLUSIVE MODE").execute(&mut *blocking).await.unwrap();
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(shop.worker(&receiver, DEADLINE).run(stop.clone()));
-    // The claim takes longer than a claimed delivery may wait for its turn (2 s).
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    blocking.commit().await.unwrap();
+    let worker = shop.worker(&receiver, DEADLINE);
+    let going_on = async {
+        until_locked_out(&shop.options, "rewards-ledger claims").await;
+        let at = Instant::now();
+        blocking.commit().await.unwrap();
+        at
+    };
+    let (claimed, went_on) = tokio::join!(worker.claim_once(SHARD, 1), going_on);
+    let claimed = claimed.unwrap().remove(0);
+    assert!(claimed.clock.ready >= went_on, "a delivery waits for its turn from the end of its claim");
+    worker.send(claimed).await.unwrap();
     tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
-    stop.cancel();
-    running.await.unwrap();
-    let claims: i64 = sqlx::query_scalar("SELECT fence FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
-    assert_eq!(claims, 1);
 }
 
 /// The worker has a single connection for claims, so an interrupted claim must leave no trace on it.
@@ -175,16 +178,19 @@ async fn a_claim_interrupted_while_it_waited_blocks_no_other() {
     let mut elsewhere = shop.admin().await;
     // Take the lock that another node's claim would hold.
     sqlx::raw_sql("SELECT pg_advisory_lock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
-    let cut_off = async {
-        let cancel = "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let mut admin = shop.admin().await;
-        until("the claim waits and is cancelled", async || {
-            sqlx::raw_sql(cancel).fetch_optional(&mut admin).await.unwrap().is_some()
-        })
-        .await;
-    };
-    let (claimed, ()) = tokio::join!(worker.claim_once(SHARD, 8), cut_off);
+    let claiming = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.claim_once(SHARD, 8).await }
+    });
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let mut admin = shop.admin().await;
+    until("the claim waits and is cancelled", async || {
+        sqlx::raw_sql(cancel).execute(&mut admin).await.unwrap();
+        claiming.is_finished()
+    })
+    .await;
+    let claimed = claiming.await.unwrap();
     assert!(claimed.is_err(), "{claimed:?}");
     sqlx::raw_sql("SELECT pg_advisory_unlock(7825508, 1)").execute(&mut elsewhere).await.unwrap();
     assert_eq!(worker.claim_once(SHARD, 8).await.unwrap().len(), 3);
@@ -194,7 +200,14 @@ async fn a_claim_interrupted_while_it_waited_blocks_no_other() {
 async fn results_are_kept_until_the_database_takes_them() {
     const ALL: usize = 40;
     let shop = Shop::open().await;
-    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Delayed(Duration::from_secs(2), 200)).await;
+    // Half of the deliveries are answered at once. The others hang until the database is read-only.
+    let (asked, is_read_only) = (AtomicUsize::new(0), CancellationToken::new());
+    let answers = is_read_only.clone();
+    let (receiver, mut arrived) = receiver(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        ..20 => ReceiverResponse::Status(200),
+        _ => ReceiverResponse::When(answers.clone(), 200),
+    })
+    .await;
     shop.webhook(&receiver.url()).await;
     shop.orders(shop.customer.account_id, ALL).await;
     shop.project().await;
@@ -203,14 +216,17 @@ async fn results_are_kept_until_the_database_takes_them() {
     worker.settings.max_in_flight_per_webhook = 10;
     let running = tokio::spawn(worker.run(stop.clone()));
     let mut events = HashSet::new();
-    while events.len() < ALL / 4 {
+    while events.len() <= ALL / 2 {
         let one = tokio::time::timeout(DEADLINE, arrived.recv()).await.expect("it is sent").unwrap();
         assert!(events.insert(one.event_id().unwrap().to_owned()), "twice");
     }
     let mut admin = shop.admin().await;
     set_read_only(&mut admin, true).await;
-    // The outage lasts long enough for recording to fail. The worker signals no failed attempt to record.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    is_read_only.cancel();
+    // Every connection was closed. The worker opens this one again when it has a result to record.
+    let records = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'rewards-ledger results')";
+    until("the worker tries to record", async || sqlx::query_scalar(records).fetch_one(&mut admin).await.unwrap()).await;
     let delivered = "SELECT count(*) FROM delivery_state WHERE status = 'delivered'";
     let before: i64 = sqlx::query_scalar(delivered).fetch_one(&mut admin).await.unwrap();
     assert!(before < i64::try_from(events.len()).unwrap(), "some deliveries arrived without being recorded yet");

@@ -1,6 +1,7 @@
 //! Resources of a running program, however large the backlog and however many endpoints: descriptors and memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chrono::{Datelike, Utc};
@@ -56,7 +57,7 @@ async fn more_endpoints_than_descriptors_all_get_their_deliveries() {
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
     let program = Program::with_descriptors(DESCRIPTORS, shop.options.to_url_lossy().as_str(), &arguments).await;
     // A visitor with a new connection is answered in the meantime, with an answer that needs the database.
-    let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(20)).build().unwrap();
+    let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(60)).build().unwrap();
     let mut most = 0;
     until("all are delivered", async || {
         most = most.max(program::descriptors(program.id()));
@@ -86,7 +87,13 @@ async fn memory_does_not_grow_with_the_backlog() {
     /// Size of a payload in KiB.
     const PAYLOAD: i64 = 10;
     let shop = Shop::open().await;
-    let (receiver, _) = receiver(|_| ReceiverResponse::Status(200)).await;
+    // The receiver stops to answer while most of the backlog is due, however slowly this test looks.
+    let arrived = AtomicUsize::new(0);
+    let (receiver, _) = receiver(move |_| match arrived.fetch_add(1, Ordering::SeqCst) {
+        ..15_000 => ReceiverResponse::Status(200),
+        _ => ReceiverResponse::Hang,
+    })
+    .await;
     for _ in 0..8 {
         shop.webhook(&receiver.url()).await;
     }

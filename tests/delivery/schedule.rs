@@ -153,11 +153,11 @@ async fn due_times_and_leases_a_day_too_late_are_corrected() {
     // The retry is due as if the previous attempt had begun now. The leased delivery is free after the length of one
     // lease.
     let soon = format!(
-        "SELECT bool_and(CASE WHEN webhook_id = {held} THEN leased_until ELSE next_attempt_at END BETWEEN now() AND now() + interval '1 minute')
+        "SELECT bool_and(CASE WHEN webhook_id = {held} THEN leased_until ELSE next_attempt_at END BETWEEN now() AND now() + interval '3 minutes')
          FROM delivery_state WHERE status = 'pending' AND (webhook_id = {held} OR attempt_count = 1)"
     );
     assert!(is_true(shop.pool(), &soon).await);
-    worker.settings.clock.advance(chrono::TimeDelta::minutes(1));
+    worker.settings.clock.advance(chrono::TimeDelta::minutes(3));
     let round = worker.once().await.unwrap();
     assert_eq!((round.claimed, round.delivered), (3, 1), "both deliveries of the failing webhook are claimed as well");
 }

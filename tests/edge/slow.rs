@@ -156,6 +156,8 @@ async fn a_connection_being_answered_is_never_evicted() {
     assert_eq!(beside("/healthz").await.status, 200, "another address is served");
     lock.rollback().await.unwrap();
     for created in creating {
-        assert_eq!(created.await.unwrap().unwrap().status(), StatusCode::CREATED);
+        // After a pause of the machine the node refuses a command that has waited for too long.
+        let status = created.await.unwrap().unwrap().status();
+        assert!([StatusCode::CREATED, StatusCode::SERVICE_UNAVAILABLE].contains(&status), "each one is answered: {status}");
     }
 }

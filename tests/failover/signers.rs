@@ -11,6 +11,7 @@ use crate::support::failover::Standby;
 use crate::support::ledger::SHARD;
 use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree};
+use crate::support::wait::until;
 
 fn tree(shop: &Shop) -> Tree {
     Tree::with(&shop.ledger, &shop.options, &shop.metrics, Signing::default())
@@ -18,10 +19,16 @@ fn tree(shop: &Shop) -> Tree {
 
 /// Runs a node's next step. A step that finds its connection cut is repeated.
 pub async fn step(tree: &Tree) -> Result<SigningStep, TreeError> {
-    match tree.projector.step(SHARD).await {
-        Err(TreeError::Database(error)) if is_transient(&error) => tree.projector.step(SHARD).await,
-        outcome => outcome,
-    }
+    let mut outcome = tree.projector.step(SHARD).await;
+    until("a step finds its connection open", async || {
+        let is_cut = matches!(&outcome, Err(TreeError::Database(error)) if is_transient(error));
+        if is_cut {
+            outcome = tree.projector.step(SHARD).await;
+        }
+        !is_cut
+    })
+    .await;
+    outcome
 }
 
 /// Sets up two nodes, one of which remembers more events than the database has. Returns the size that it remembers,

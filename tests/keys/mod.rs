@@ -132,7 +132,7 @@ async fn a_node_without_the_current_key_is_not_ready_and_its_metric_says_why() {
     let (_, ready) = get("/readyz").await;
     assert!(ready.contains("current master key"), "{ready}");
     assert!(get("/metrics").await.1.contains("ledger_master_key_usable 0"));
-    assert!(node.log().contains("this node claims no deliveries and seals nothing"), "{}", node.log());
+    until("the node logs it", async || node.log().contains("this node claims no deliveries and seals nothing")).await;
     // The node recovers by itself when its key is the current one again.
     master_keys::make_current(&pool, &both, first).await.unwrap();
     until("the node notices the second rotation", async || get("/readyz").await.0 == 200).await;

@@ -276,7 +276,7 @@ async fn survives(database_url: &str, times: usize, mut harm: impl AsyncFnMut(&R
     let hangs = Arc::new(AtomicBool::new(false));
     let (receiver, arrivals, ca) = receiver(hangs.clone()).await;
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8"];
-    let arguments = [&reach[..], &["--delivery-timeout", "2s", "--retry-base", "1s"]].concat();
+    let arguments = [&reach[..], &["--delivery-timeout", "10s", "--retry-base", "1s"]].concat();
     let program = Program::start(database_url, &arguments).await;
     let client = program.client("1000000.00").await;
     let (stocked, unstocked, scarce) = (program.product(20_000).await, program.product(0).await, program.product(0).await);

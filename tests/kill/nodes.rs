@@ -52,8 +52,11 @@ async fn backlog(database_url: &str, url: &str, orders: usize) {
         assert_eq!(maker.call(&client, "POST", "/webhooks", None, &webhook).await.unwrap().0, 201);
     }
     let body = json!({"product_id": product, "denomination": 10, "quantity": 1});
-    for _ in 0..orders {
-        assert_eq!(maker.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
+    for from in (0..orders).step_by(20) {
+        let placing = (from..orders.min(from + 20)).map(|_| maker.call(&client, "POST", "/orders", None, &body));
+        for placed in futures::future::join_all(placing).await {
+            assert_eq!(placed.unwrap().0, 201);
+        }
     }
     let pool = PgPool::connect(database_url).await.unwrap();
     let projected =
@@ -75,8 +78,11 @@ async fn two_nodes_share_the_work_and_send_nothing_twice() {
         Program::start(&database.url, &[&arguments[..], &few].concat()).await,
         Program::start(&database.url, &[&arguments[..], &few].concat()).await,
     ];
-    relay.hold(false);
     let pool = PgPool::connect(&database.url).await.unwrap();
+    // While nothing is answered, one node alone holds one delivery of each webhook at most.
+    let both = format!("SELECT count(leased_until) > {WEBHOOKS} FROM delivery_state");
+    until_true("both nodes have claimed", &pool, &both).await;
+    relay.hold(false);
     until_true("everything is delivered", &pool, "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
     {
         let counts = counts.lock().unwrap();
@@ -105,14 +111,15 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
     // One delivery each, which is what an endpoint without a history gets.
     backlog(&database.url, &receiver.url(), 1).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-    let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "3s"]].concat();
+    let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "15s"]].concat();
     let first = Program::start(&database.url, &delivery).await;
     let pool = PgPool::connect(&database.url).await.unwrap();
     let all = WEBHOOKS;
     until("all are in flight", async || counts.lock().unwrap().len() >= all).await;
-    let other = Program::start(&database.url, &delivery).await;
+    // Before any of the sends times out.
     first.signal(Signal::SIGKILL);
     hangs.store(false, Ordering::SeqCst);
+    let other = Program::start(&database.url, &delivery).await;
     until_true("everything is delivered", &pool, "SELECT bool_and(status = 'delivered') FROM delivery_state").await;
     drop((first, other));
 
@@ -132,8 +139,8 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
             (1, false, 1, true),
             "the repetition has the same number: {pair:?}"
         );
-        // The deadline of 3 s and a margin of 15 s.
-        assert!(pair[1].3 >= 18.0, "not before its lease had ended: {pair:?}");
+        // The deadline of 15 s and a margin of 15 s.
+        assert!(pair[1].3 >= 30.0, "not before its lease had ended: {pair:?}");
     }
     assert!(counts.lock().unwrap().values().all(|times| *times == 2));
 }
@@ -142,7 +149,8 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
 async fn a_stopped_node_gives_back_unsent_deliveries() {
     let database = postgres::database().await;
     let (receiver, counts, ca) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(100), 200)).await;
-    backlog(&database.url, &receiver.url(), 100).await;
+    // Sending all of it takes longer than the machine pauses.
+    backlog(&database.url, &receiver.url(), 300).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let few = ["--roles", "delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];
     let mut node = Program::start(&database.url, &[&arguments[..], &few].concat()).await;
@@ -160,6 +168,6 @@ async fn a_stopped_node_gives_back_unsent_deliveries() {
     .await
     .unwrap();
     let arrived = counts.lock().unwrap().len();
-    assert!(arrived < 100 * WEBHOOKS, "the node had not sent everything");
+    assert!(arrived < 300 * WEBHOOKS, "the node had not sent everything");
     assert_eq!(left, (0, arrived as i64, 0), "no leases, all delivered, no attempt without a result");
 }

@@ -205,8 +205,13 @@ async fn each_part_of_a_node_closes_a_silent_connection_says_so_and_works_again(
         assert!(lane.await.unwrap() > 0, "orders were placed all the while");
     }
 
-    let (status, ready) = scene.get("/readyz").await;
-    assert_eq!(status, 200, "{ready}");
+    let mut ready = String::new();
+    until("the node is ready", async || {
+        let (status, text) = scene.get("/readyz").await;
+        ready = text;
+        status == 200
+    })
+    .await;
     let ready: Value = serde_json::from_str(&ready).unwrap();
     let (_, metrics) = scene.get("/metrics").await;
     for name in LOOPS {

@@ -12,7 +12,7 @@ use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::{DEADLINE, Program, run};
 use crate::support::shop::Shop;
-use crate::support::wait::until_true;
+use crate::support::wait::{is_true, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_beside_two_writing_processes_neither_skip_nor_repeat() {
@@ -123,15 +123,14 @@ async fn a_frozen_node_gives_the_head_up() {
     sqlx::query("LOCK TABLE accounts IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let account = json!({"name": "Frozen"});
     let (answer, ()) = tokio::join!(frozen.try_operator("/accounts", &account), async {
-        until_true(
-            "the node holds the head and waits",
-            &pool,
-            "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'rewards-ledger writer'
-                AND l.relation = 'accounts'::regclass AND NOT l.granted AND a.datname = current_database())",
-        )
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'rewards-ledger writer'
+            AND l.relation = 'accounts'::regclass AND NOT l.granted AND a.datname = current_database())";
+        until("the node holds the lock of the head, and waits", async || {
+            let held = sqlx::query("SELECT FROM log_head FOR UPDATE NOWAIT").execute(&pool).await;
+            let code = held.err().and_then(|error| Some(error.as_database_error()?.code()?.into_owned()));
+            code.as_deref() == Some("55P03") && is_true(&pool, waits).await
+        })
         .await;
-        let held = sqlx::query("SELECT FROM log_head FOR UPDATE NOWAIT").execute(&pool).await.unwrap_err();
-        assert_eq!(held.into_database_error().unwrap().code().as_deref(), Some("55P03"), "the node holds the lock of the head");
         frozen.signal(Signal::SIGSTOP);
         lock.rollback().await.unwrap();
         // The order waits for the head only as long as a frozen node may hold it. After that it would be refused.
@@ -206,9 +205,13 @@ async fn a_node_does_not_start_on_a_log_that_could_be_changed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_commands_share_few_transactions() {
     let shop = Shop::open().await;
+    // The head is held until all commands are in the queue.
+    let mut holder = shop.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let waiting: Vec<_> = (0..400)
         .map(|_| shop.ledger.enqueue(SHARD, Command::PlaceOrder(shop.customer.order("10.00", 1)), origin(), None).unwrap())
         .collect();
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     for reply in waiting {
         reply.await.unwrap().unwrap();
     }

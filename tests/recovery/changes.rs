@@ -16,6 +16,19 @@ use crate::support::wait::{until, until_true};
 /// Deliveries sent at once. Four times as many may be claimed ahead.
 const AT_ONCE: usize = 8;
 
+/// Deliveries that the receiver answers at once.
+const QUICK: usize = 48;
+/// Longer than the test takes.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+/// Returns a query for whether this many deliveries are claimed, or being sent, with the webhook's first settings.
+fn claimed_at_first(count: usize) -> String {
+    format!(
+        "SELECT count(*) = {count} FROM delivery_attempts
+         WHERE finished_at IS NULL AND (url_hash, secret_hash) = (SELECT url_hash, secret_hash FROM delivery_attempts ORDER BY started_at LIMIT 1)"
+    )
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Url,
@@ -35,17 +48,14 @@ async fn deliveries_claimed_ahead_use_the_settings_of_the_time_of_sending() {
         let credential = node.credential(client.account_id).await.credential_id;
         // The path and token of each arrival.
         let arrivals: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
-        let kept = arrivals.clone();
+        let (kept, is_changed) = (arrivals.clone(), CancellationToken::new());
+        let answers = is_changed.clone();
         let (receiver, _arrived) = receiver(move |r| {
             let mut arrivals = kept.lock().unwrap();
             arrivals.push((r.path.clone(), r.token().unwrap().to_owned()));
-            // ReceiverResponse fast until the worker has claimed ahead as much as it may, then slowly, so that the claimed
-            // deliveries have to wait.
-            if arrivals.len() <= 48 {
-                ReceiverResponse::Status(200)
-            } else {
-                ReceiverResponse::Delayed(Duration::from_millis(500), 200)
-            }
+            // Responds at once until the worker has claimed ahead as much as it may. Then the claimed deliveries have to wait
+            // until the webhook has changed.
+            if arrivals.len() <= QUICK { ReceiverResponse::Status(200) } else { ReceiverResponse::When(answers.clone(), 200) }
         })
         .await;
         let mut hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created"]});
@@ -58,13 +68,17 @@ async fn deliveries_claimed_ahead_use_the_settings_of_the_time_of_sending() {
         node.project().await;
         let mut worker = worker(&node.options, &receiver, DEADLINE);
         worker.made = node.ledger.wake().deliveries();
-        // The worker's own polling interval ends long after all deliveries are sent.
-        worker.settings.idle = Duration::from_secs(5);
+        // Neither the worker's own polling interval nor a pause of the machine makes it give back what it has claimed.
+        worker.settings.idle = NEVER;
+        worker.settings.fresh = NEVER;
+        worker.settings.fast_within = NEVER;
         worker.settings.max_in_flight = 2 * AT_ONCE;
         worker.settings.max_in_flight_per_webhook = AT_ONCE;
         let stop = CancellationToken::new();
         let running = tokio::spawn(worker.run(stop.clone()));
-        until("the claimed deliveries have to wait", async || arrivals.lock().unwrap().len() >= 56).await;
+        let pool = node.ledger.pool();
+        until("as many as allowed are in flight", async || arrivals.lock().unwrap().len() == QUICK + AT_ONCE).await;
+        until_true("the deliveries claimed ahead have to wait", pool, &claimed_at_first(4 * AT_ONCE)).await;
         match change {
             Change::Url => {
                 let elsewhere = json!({"url": format!("{}/new", receiver.url())});
@@ -87,23 +101,20 @@ async fn deliveries_claimed_ahead_use_the_settings_of_the_time_of_sending() {
             }
             Change::SwitchedOff => switch(&node, client, id, false).await,
         }
-        let before = arrivals.lock().unwrap().len();
+        until_true("all that wait are given back", pool, &claimed_at_first(AT_ONCE)).await;
+        is_changed.cancel();
         let ended = "SELECT count(*) = 96 FROM delivery_state WHERE status <> 'pending' AND leased_until IS NULL";
-        until_true("everything has ended", node.ledger.pool(), ended).await;
+        until_true("everything has ended", pool, ended).await;
         stop.cancel();
         running.await.unwrap();
         let arrivals = arrivals.lock().unwrap().clone();
         let old = arrivals.iter().filter(|arrival| **arrival == arrivals[0]).count();
-        // At most two rounds are sent before the worker hears of the change. Three times as many were claimed ahead.
-        assert!(
-            old < before + 3 * AT_ONCE,
-            "{change:?}: {old} deliveries used the old settings, {before} of them before the change"
-        );
+        assert_eq!(old, QUICK + AT_ONCE, "{change:?}: none was sent with the old settings after the change");
         let expected = if matches!(change, Change::SwitchedOff) { old } else { 96 };
         assert_eq!(arrivals.len(), expected, "{change:?}");
         // The attempts record which URL and secret each one used.
         let counts = "SELECT count(*) FROM delivery_attempts GROUP BY url_hash, secret_hash ORDER BY min(started_at)";
-        let counts: Vec<i64> = sqlx::query_scalar(counts).fetch_all(node.ledger.pool()).await.unwrap();
+        let counts: Vec<i64> = sqlx::query_scalar(counts).fetch_all(pool).await.unwrap();
         let mut shown = vec![old, arrivals.len() - old];
         shown.retain(|count| *count > 0);
         assert_eq!(counts, shown.into_iter().map(|count| count as i64).collect::<Vec<_>>(), "{change:?}");

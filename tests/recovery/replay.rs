@@ -7,6 +7,7 @@ use rewards_ledger::audit::{Rebuild, rebuild};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::FIRST_SHARD;
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use webhook_client::receiver::ReceiverResponse;
 
 use super::{be_due, order, send, sound, switch, webhook};
@@ -196,15 +197,20 @@ async fn a_replay_keeps_its_rate_limit_on_two_nodes() {
     node.project().await;
     let mut made = vec![];
     for _ in 0..3 {
-        let (one, other) = tokio::join!(next_step(&node), async {
-            let replayer = Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
-            replayer.once(FIRST_SHARD).await.unwrap()
-        });
-        assert!(one + other >= 1);
+        let replayer = || Replayer { ledger: node.ledger.clone(), pool: node.ledger.pool().clone() };
+        // Neither node makes a second step: the projection has not reached the first one.
+        let (one, other) = (replayer(), replayer());
+        let (one, other) = tokio::join!(one.once(FIRST_SHARD), other.once(FIRST_SHARD));
+        assert!(one.unwrap() + other.unwrap() >= 1);
         node.project().await;
-        let now = "UPDATE webhook_replays SET updated_at = clock_timestamp() WHERE status = 'RUNNING'";
-        sqlx::raw_sql(now).execute(node.ledger.pool()).await.unwrap();
+        let at = async |time: &str| {
+            let at = format!("UPDATE webhook_replays SET updated_at = {time} WHERE status = 'RUNNING'");
+            sqlx::raw_sql(AssertSqlSafe(at)).execute(node.ledger.pool()).await.unwrap();
+        };
+        // Just now, however long the machine pauses before the step.
+        at("clock_timestamp() + interval '1 minute'").await;
         assert_eq!(step(&node).await, 0, "not due");
+        at("clock_timestamp() - interval '1 second'").await;
         made.push(counts(&shown(&node, &replay).await).1[0]);
     }
     assert_eq!(made, [2, 4, 5]);

@@ -1,20 +1,25 @@
 //! Set-up that every test shares, in terms of commands: nodes, accounts, products, orders.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
 use rewards_ledger::ledger::commands::PlaceOrder;
-use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, commands};
+use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
+use super::program::DEADLINE;
+
 /// Master key of every node in the tests: 32 bytes in base64.
 pub const MASTER_KEY: &str = "dGhlIG1hc3RlciBrZXkgb2YgZXZlcnkgdGVzdCBrZXk=";
 /// Signing key of the transparency log: 32 bytes in base64.
 pub const LOG_KEY: &str = "dGhlIGtleSBvZiB0aGUgbG9nIG9mIGVhY2ggdGVzdCE=";
+/// Pause of a client before it retries.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The shard of all test data.
 pub const SHARD: ShardId = FIRST_SHARD;
 
@@ -39,9 +44,19 @@ pub fn money(text: &str) -> Money {
     text.parse().unwrap()
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command, which must succeed. Retries it if nothing happened, because the machine paused for longer than a caller
+/// waits.
 pub async fn run(ledger: &Ledger, command: impl Into<Command>) -> CommandResult {
-    ledger.execute(SHARD, command, origin()).await.unwrap()
+    let command = command.into();
+    let taken = tokio::time::timeout(DEADLINE, async {
+        loop {
+            match ledger.execute(SHARD, command.clone(), origin()).await {
+                Err(WriteError::Unavailable) => tokio::time::sleep(RETRY_PAUSE).await,
+                outcome => return outcome,
+            }
+        }
+    });
+    taken.await.expect("in time").unwrap()
 }
 
 /// A customer: an account with a wallet, and a product with the face values 10.00 and 25.00.

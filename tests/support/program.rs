@@ -121,7 +121,7 @@ impl Program {
         let mut command = command(directory.path(), database_url);
         command.env("RUST_LOG", &log_level);
         let (process, address) = serve(prepare(command), &arguments, &log).await;
-        let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build().unwrap();
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
         Program { process, address, database_url: database_url.to_owned(), directory, arguments, log_level, log, http }
     }
 

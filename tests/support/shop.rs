@@ -27,8 +27,8 @@ pub use super::ledger::SHARD;
 use super::ledger::{self, Customer, money};
 use super::postgres::{TestDatabase, database};
 
-/// Timeout of sends and waits in tests, except for those that are meant to time out.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout of sends and waits in tests, except for those that are meant to time out. Longer than a slow machine pauses.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Initial balance of every account.
 const BALANCE: &str = "1000000.00";
@@ -198,14 +198,16 @@ pub fn deliveries_of(account_id: AccountId) -> DeliveryFilter {
     DeliveryFilter { account_id, status: None, event_type: None, order_id: None, webhook_id: None, retries: vec![] }
 }
 
-/// Builds a worker that trusts these receivers and may connect to this machine.
+/// Builds a worker that trusts these receivers and may connect to this machine. No lease ends, and no result is given up,
+/// because the machine pauses.
 pub fn worker(database: &PgConnectOptions, receiver: &Receiver, deadline: Duration) -> Worker {
+    let (lease_margin, stop_grace) = (DEADLINE, DEADLINE);
     Worker {
         database: connect::delivery(database),
         shards: vec![SHARD],
         keyring: ledger::keyring(),
         sender: sender(trusting(receiver.ca_pem(), deadline)),
-        settings: WorkerSettings { deadline, ..WorkerSettings::default() },
+        settings: WorkerSettings { deadline, lease_margin, stop_grace, ..WorkerSettings::default() },
         metrics: Metrics::default(),
         made: NewDeliveries::none(), // only its timer wakes it
         targets: Arc::default(),

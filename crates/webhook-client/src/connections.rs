@@ -40,7 +40,7 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// for the retransmission of a lost packet.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(1);
 /// Longest time that a connection may stay busy with its request after the response is complete.
-const FREE_WITHIN: Duration = Duration::from_millis(100);
+const FREE_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum size of a response's headers, in bytes.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Maximum number of informational responses (1xx) before the final one.

@@ -33,7 +33,7 @@ pub use received::Received;
 /// Maximum size of an accepted body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(60);
 /// Time for a request to arrive, and for an idle connection to be reused.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(75);
 /// Time for responses in progress when the receiver stops.
@@ -94,6 +94,8 @@ pub enum ReceiverResponse {
     StatusWithBody(u16, String),
     /// A status after a delay.
     Delayed(Duration, u16),
+    /// A status once the token is cancelled.
+    When(CancellationToken, u16),
     /// 302 with this `Location`.
     Redirect(String),
     /// No response, ever.
@@ -283,6 +285,10 @@ async fn answer(
         ReceiverResponse::StatusWithBody(status, body) => with_status(status, body),
         ReceiverResponse::Delayed(pause, status) => {
             tokio::time::sleep(pause).await;
+            with_status(status, String::new())
+        }
+        ReceiverResponse::When(token, status) => {
+            token.cancelled().await;
             with_status(status, String::new())
         }
         ReceiverResponse::Redirect(target) => {

@@ -6,7 +6,7 @@ use chrono::{TimeDelta, Utc};
 use uuid::Uuid;
 
 const SHARD: ShardId = 1;
-const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, new: 1, first: 4, beside: 1 };
+const LIMITS: Limits = Limits { in_flight: 100, per_webhook: 10, new: 1, first: 4, beside: 1, fast_within: FAST_WITHIN };
 
 fn due(webhook: i64, account: i64) -> Due {
     Due { webhook_id: WebhookId(webhook), account_id: AccountId(account), has_first_attempts: true, has_retries: false }
@@ -24,7 +24,7 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
         event_type: "order.created".to_owned(),
         payload: hyper::body::Bytes::new(),
         target: None,
-        clock: LeaseClock { at: Utc::now() + TimeDelta::zero(), began: now, ready: now, lease_ends: now },
+        clock: LeaseClock { at: Utc::now() + TimeDelta::zero(), read_at: now, ready: now, lease_ends: now },
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ledger_events::{ShardId, WebhookId};
+use ledger_events::ShardId;
 use tokio::sync::mpsc;
 
-use super::{BATCH_RESULTS, RETRY_PAUSE, SendDisposition, Worker};
+use super::{BATCH_RESULTS, RETRY_PAUSE, Released, SendDisposition, Worker};
 use crate::delivery::claim::Claimed;
 use crate::delivery::record::{self, Ended, Lease};
 use crate::delivery::retention::Bodies;
@@ -53,12 +53,12 @@ impl Worker {
         is_more
     }
 
-    /// Records results as they arrive, in batches, until every sender of the channel is gone. Reports the webhooks of each
-    /// finished batch over `gone`. While the database is away, it retries.
+    /// Records results as they arrive, in batches, until every sender of the channel is gone. Reports each finished batch over
+    /// `gone`. While the database is away, it retries.
     pub(super) async fn record_all(
         self,
         mut leaving: mpsc::UnboundedReceiver<SendDisposition>,
-        gone: mpsc::UnboundedSender<Vec<WebhookId>>,
+        gone: mpsc::UnboundedSender<Released>,
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
@@ -77,7 +77,10 @@ impl Worker {
             match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
                 Ok(0) => return,
                 Ok(_) => {}
-                Err(_) => continue,
+                Err(_) => {
+                    bodies.catch_up();
+                    continue;
+                }
             }
             let mut webhooks = Vec::with_capacity(batch.len());
             let mut ended = vec![];
@@ -90,6 +93,7 @@ impl Worker {
                     SendDisposition::Cut(lease) => (webhooks.push(lease.webhook_id), cut.push(lease)),
                 };
             }
+            let is_due_again = !unsent.is_empty();
             for &shard in &self.shards {
                 let (here, elsewhere) = ended.into_iter().partition(|e: &Ended| e.claimed.shard == shard);
                 ended = elsewhere;
@@ -116,7 +120,7 @@ impl Worker {
                     tracing::warn!(shard, %error, "failed to end the leases of cancelled sends; they will expire");
                 }
             }
-            _ = gone.send(webhooks); // a stopping worker has closed the channel
+            _ = gone.send(Released { webhooks, is_due_again }); // a stopping worker has closed the channel
         }
     }
 

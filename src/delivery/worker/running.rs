@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ledger_events::{ShardId, WebhookId};
+use ledger_events::ShardId;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{DbResponse, DueWork, FRESH, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, STOP_GRACE, SendDisposition, Worker};
+use super::{DbResponse, DueWork, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, Released, SendDisposition, Worker};
 use crate::delivery::claim::{Claims, lacks_key};
 use crate::delivery::record::Lease;
 use crate::delivery::scheduler::Scheduler;
@@ -73,7 +73,7 @@ impl<'w> Running<'w> {
                 return;
             }
             for claimed in next {
-                if claimed.clock.ready.elapsed() > FRESH {
+                if claimed.clock.ready.elapsed() > self.worker.settings.fresh {
                     self.scheduler.ended(claimed.webhook_id, None, Instant::now());
                     self.leave(SendDisposition::Unsent(claimed));
                     continue;
@@ -101,7 +101,7 @@ impl<'w> Running<'w> {
         self.asked_at = now;
         if now >= self.look_at.max(self.look_not_before) {
             self.look_at = now + self.worker.settings.idle;
-            for claimed in self.scheduler.stale(FRESH, now) {
+            for claimed in self.scheduler.stale(self.worker.settings.fresh, now) {
                 self.leave(SendDisposition::Unsent(claimed));
             }
             let waiting = self.worker.shards.iter().map(|shard| (*shard, self.scheduler.waiting_for(*shard))).collect();
@@ -210,9 +210,13 @@ impl<'w> Running<'w> {
         _ = self.left.send(left); // fails only if the recorder has ended, and then the worker ends too
     }
 
-    pub(super) fn gone(&mut self, webhooks: &[WebhookId]) {
-        for webhook_id in webhooks {
+    pub(super) fn gone(&mut self, released: &Released) {
+        for webhook_id in &released.webhooks {
             self.scheduler.left(*webhook_id);
+        }
+        if released.is_due_again {
+            // A claim meanwhile may have found nothing else, and then nothing announces these.
+            self.look_at = Instant::now();
         }
     }
 
@@ -224,7 +228,7 @@ impl<'w> Running<'w> {
     /// Gives back unsent deliveries and waits for the sends in flight.
     pub(super) async fn finish(mut self) {
         if let Some(asked) = self.asked.take()
-            && let Ok(DbResponse::Claimed(requests, claims)) = tokio::time::timeout(STOP_GRACE, asked).await
+            && let Ok(DbResponse::Claimed(requests, claims)) = tokio::time::timeout(self.worker.settings.stop_grace, asked).await
         {
             self.scheduler.claimed(&requests, claims.claimed);
         }
@@ -232,7 +236,7 @@ impl<'w> Running<'w> {
             self.leave(SendDisposition::Unsent(claimed));
         }
         let give_up = self.give_up.clone();
-        let cutting = tokio::time::sleep(self.worker.settings.deadline + STOP_GRACE);
+        let cutting = tokio::time::sleep(self.worker.settings.deadline + self.worker.settings.stop_grace);
         tokio::pin!(cutting);
         loop {
             tokio::select! {

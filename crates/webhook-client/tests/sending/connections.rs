@@ -122,7 +122,7 @@ async fn a_receiver_that_stops_reading_cannot_hold_a_connection() {
     for (answer, status) in [(answer, Some(200)), (b"".as_slice(), None)] {
         let certificate = Certificate::generate().unwrap();
         let (url, goes_on, reading) = receiver_that_takes_nothing(&certificate, answer).await;
-        let sender = sender_with(certificate.ca_pem(), Duration::from_secs(4), &["127.0.0.1/32"]);
+        let sender = sender_with(certificate.ca_pem(), SHORT, &["127.0.0.1/32"]);
         let body = Bytes::from(vec![b'.'; BODY_BYTES]);
         let outcome = sender.send(Delivery { body, ..delivery(&url) }).await;
         assert_eq!(outcome.response_status, status, "{outcome:?}");

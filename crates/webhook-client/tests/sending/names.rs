@@ -248,7 +248,7 @@ fn dialled(port: u16) -> Vec<String> {
 #[tokio::test]
 async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
     // Dialled one after the other, the eighth address has its turn after 7 s.
-    const DEADLINE: Duration = Duration::from_secs(15);
+    const DEADLINE: Duration = Duration::from_secs(25);
     // With a limit of one connection the sender dials one address after the other.
     let sends = [(64, 2), (1, 1)].map(async |(max_connections, at_once)| {
         let (full, _waiting) = full_backlog([0, 0, 0, 0]).await;
@@ -262,17 +262,19 @@ async fn a_name_with_hundreds_of_dead_addresses_opens_few_sockets() {
         let sending = sender.send(delivery(&url));
         tokio::pin!(sending);
         let outcome = loop {
-            // The open connections are sampled until the send ends.
+            // The open connections are sampled until the send ends. After a pause of the machine the sample comes first, so
+            // that the send gives up no address unseen.
             tokio::select! {
-                outcome = &mut sending => break outcome,
+                biased;
                 () = tokio::time::sleep(Duration::from_millis(20)) => {
                     let now = dialled(port);
                     most = most.max(now.len());
                     seen.extend(now);
                 }
+                outcome = &mut sending => break outcome,
             }
         };
-        assert_eq!(outcome.error.as_deref(), Some("no connection within 15 s"));
+        assert_eq!(outcome.error.as_deref(), Some("no connection within 25 s"));
         assert_eq!((most, seen.len()), (at_once, 8), "at once and in all, with {max_connections} connections");
         assert!(dialled(port).is_empty());
     });
@@ -297,9 +299,9 @@ async fn full_backlog(ip: [u8; 4]) -> (TcpListener, Vec<TcpStream>) {
 
 #[tokio::test]
 async fn name_connection_handshake_answer_and_body_share_one_deadline() {
-    const DEADLINE: Duration = Duration::from_secs(12);
-    // One such delay fits into the deadline, two do not, even on a busy machine.
-    const LATE: Duration = Duration::from_secs(7);
+    const DEADLINE: Duration = Duration::from_secs(26);
+    // One such delay fits into the deadline, even on a machine that pauses for ten seconds. Two do not.
+    const LATE: Duration = Duration::from_secs(14);
     let drips = || Misbehaviour::DripBody(200, Duration::from_millis(20));
     let drips_late = misbehave(Misbehaviour::After(LATE, Box::new(drips())));
     let (prompt, _prompt) = receiver(ReceiverResponse::Status(200)).await;
@@ -318,17 +320,17 @@ async fn name_connection_handshake_answer_and_body_share_one_deadline() {
         (now, &prompt_url, answered, false),
         (LATE, &prompt_url, answered, false),
         (now, &slow_url, answered, false),
-        (LATE, &slow_url, Some("no answer within 12 s"), true),
-        (now, &full, Some("no connection within 12 s"), true),
-        (LATE, &full, Some("no connection within 12 s"), true),
-        (now, &silent, Some("no TLS handshake within 12 s"), true),
-        (LATE, &silent, Some("no TLS handshake within 12 s"), true),
-        (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 12 s"), true),
+        (LATE, &slow_url, Some("no answer within 26 s"), true),
+        (now, &full, Some("no connection within 26 s"), true),
+        (LATE, &full, Some("no connection within 26 s"), true),
+        (now, &silent, Some("no TLS handshake within 26 s"), true),
+        (LATE, &silent, Some("no TLS handshake within 26 s"), true),
+        (now, &"https://dead.example".to_owned(), Some("the name could not be resolved within 26 s"), true),
         // The status is in time and decides; the body gets the rest of the deadline.
         (now, &drip_url, answered, true),
         (LATE, &drip_url, answered, true),
         (now, &late_drip_url, answered, true),
-        (LATE, &late_drip_url, Some("no answer within 12 s"), true),
+        (LATE, &late_drip_url, Some("no answer within 26 s"), true),
     ];
     let sends = cases.map(async |(pause, url, error, until_the_end)| {
         let settings = settings(&trusted, DEADLINE, &["127.0.0.1/32"]);
