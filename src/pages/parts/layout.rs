@@ -20,14 +20,22 @@ struct Frame {
     /// Path of the start page.
     start: &'static str,
     sign_out: &'static str,
+    /// Path of the stream that says when a page should look again.
+    live: &'static str,
     /// Entries of the navigation: path and name.
     entries: &'static [(&'static str, &'static str)],
 }
 
-static PORTAL: Frame = Frame { name: "Rewards Portal", start: "/portal", sign_out: "/portal/logout", entries: PORTAL_ENTRIES };
+static PORTAL: Frame =
+    Frame { name: "Rewards Portal", start: "/portal", sign_out: "/portal/logout", live: "/portal/live", entries: PORTAL_ENTRIES };
 
-static CONSOLE: Frame =
-    Frame { name: "Rewards Console", start: "/console", sign_out: "/console/logout", entries: CONSOLE_ENTRIES };
+static CONSOLE: Frame = Frame {
+    name: "Rewards Console",
+    start: "/console",
+    sign_out: "/console/logout",
+    live: "/console/live",
+    entries: CONSOLE_ENTRIES,
+};
 
 fn frame(path: &str) -> &'static Frame {
     if is_under(path, CONSOLE.start) { &CONSOLE } else { &PORTAL }
@@ -145,7 +153,7 @@ pub fn error_page(path: &str, status: StatusCode, error: &Value) -> String {
 /// Renders the mark of a page that shows changes while it is open. A page that answers a form has none, because its address
 /// cannot be read again.
 pub fn live(visit: &Visit) -> Markup {
-    html! { @if visit.is_read() { div data-live="/portal/live" {} } }
+    html! { @if visit.is_read() { div data-live=(frame(visit.path()).live) {} } }
 }
 
 /// Sets the status of a refusal on a page that shows it.

@@ -146,8 +146,10 @@ async fn show(visit: Visit) -> PageResult {
         html! { (grouped(&sum.to_string())) }
     };
     let body = html! {
+        (layout::live(&visit))
         p.actions {
-            a.button.plain href="/console/operations" { "Reload" }
+            // Only browsers without scripts need it.
+            a.button.plain href="/console/operations" data-reload { "Reload" }
             a href="/console/replays" { "Replays" }
             a href="/console/log" { "Transparency log" }
         }
