@@ -24,7 +24,7 @@ use crate::access::open_id::{OpenId, OpenIdSettingsError};
 use crate::api::{ApiState, Surface};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
-use crate::delivery::retention::{Retention, RetentionSettings};
+use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{Fulfilment, low_stock};
 use crate::ledger::projector::Projector;
@@ -266,12 +266,7 @@ impl Node {
             targets: Arc::default(),
         };
         self.roles.spawn(worker.run(stop()));
-        let settings = RetentionSettings {
-            attempts: config.attempt_retention,
-            payloads: config.payload_retention,
-            response_bodies: config.response_body_quota,
-        };
-        self.roles.spawn(Retention::new(ledger, settings).run(ledger.shards().collect(), stop()));
+        self.roles.spawn(Retention::new(ledger, serving::retention(config)).run(ledger.shards().collect(), stop()));
         self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.maintenance().clone() }.run(stop()));
     }
 

@@ -16,6 +16,7 @@ use crate::access::rate_limits::RateLimits;
 use crate::access::{Console, Gate, Operators, Sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::config::Config;
+use crate::delivery::retention::RetentionSettings;
 use crate::http;
 use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{Ledger, connect};
@@ -43,6 +44,7 @@ pub struct ApiSettings {
     pub approval_limits: ApprovalLimits,
     /// Token of the operator that the configuration names, if it names one.
     pub operator_token: Option<Secret>,
+    pub retention: RetentionSettings,
     /// Cancelled when the node stops: requests that wait for events are answered then.
     pub stopping: CancellationToken,
 }
@@ -85,7 +87,17 @@ pub fn settings(
         public_log,
         approval_limits: config.approval_above.clone().unwrap_or_default(),
         operator_token,
+        retention: retention(config),
         stopping,
+    }
+}
+
+/// Returns the retention of delivery data that a node is configured with.
+pub fn retention(config: &Config) -> RetentionSettings {
+    RetentionSettings {
+        attempts: config.attempt_retention,
+        payloads: config.payload_retention,
+        response_bodies: config.response_body_quota,
     }
 }
 
@@ -99,7 +111,7 @@ pub fn api_state(
     tasks: &TaskTracker,
 ) -> ApiState {
     let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, .. } = settings;
-    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, stopping, .. } = settings;
+    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, retention, stopping, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
     let gate = Gate::watched(counting, access.clone(), keyring.clone(), rate_limits, heartbeat, tasks);
@@ -126,6 +138,7 @@ pub fn api_state(
         public_log,
         feed,
         approval_limits: Arc::new(approval_limits),
+        retention,
     }
 }
 

@@ -4,6 +4,7 @@ mod account;
 mod accounts;
 mod audit;
 mod catalogue;
+mod erasures;
 mod event;
 mod ip_blocks;
 mod live;
@@ -31,7 +32,7 @@ pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
     let site = reconciliation::add(money::add(catalogue::add(site)));
     let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
-    let site = log::add(replays::add(operations::add(site)));
+    let site = log::add(erasures::add(replays::add(operations::add(site))));
     let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
     live::add(site, stop)
 }

@@ -66,6 +66,7 @@ const CONSOLE_ENTRIES: &[(&str, &str)] = &[
     ("/console/bank-statements", "Bank statements"),
     ("/console/operations", "Operations"),
     ("/console/replays", "Replays"),
+    ("/console/erasures", "Erasures"),
     ("/console/log", "Transparency log"),
     ("/console/ip-blocks", "Blocked addresses"),
     ("/console/operators", "Operators"),
