@@ -175,6 +175,7 @@ fn operator_api() -> impl OpenApi {
             operator::Audit,
             operator::Operations,
             operator::Erasures,
+            operator::Checkpoints,
         ),
     )
 }

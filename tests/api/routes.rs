@@ -229,6 +229,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/operations", ANY),
         of_operators("GET /admin/v1/erasures", ANY),
         of_operators("GET /admin/v1/retention", ANY),
+        of_operators("GET /admin/v1/checkpoints", ANY),
         of_operators("GET /admin/v1/orders/{id}/receipt", ANY),
         of_operators("GET /admin/v1/operators", ADMIN),
         of_operators("POST /admin/v1/operators", ADMIN),

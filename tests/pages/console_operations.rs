@@ -85,6 +85,8 @@ async fn an_auditor_proves_an_order_on_a_phone() {
         node.publish().await;
         browser.press("Transparency log").await;
         browser.sees("Not yet").await;
+        browser.sees("Published checkpoints").await;
+        browser.sees("nobody").await;
         check(&browser, "the log").await;
         browser.fill("Order number", &order.to_string()).await;
         browser.press("Prove the order").await;

@@ -4,6 +4,7 @@ mod account;
 mod accounts;
 mod audit;
 mod catalogue;
+mod checkpoints;
 mod erasures;
 mod event;
 mod ip_blocks;
