@@ -151,7 +151,7 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
-        node.start_mail(config, mail, &urls.public, &keyring, &metrics);
+        node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
             let stopping = node.no_requests.clone();
             let settings = serving::settings(config, urls, open_id, token, public_log, stopping);

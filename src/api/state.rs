@@ -48,6 +48,8 @@ pub struct ApiState {
     pub public_url: Arc<str>,
     /// Base URL at which operators reach the console, without a trailing slash.
     pub console_url: Arc<str>,
+    /// Base URL to which mails link, without a trailing slash.
+    pub portal_url: Arc<str>,
     pub public_log: PublicLog,
     /// Amounts above which a second operator must approve.
     pub approval_limits: Arc<ApprovalLimits>,

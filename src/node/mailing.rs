@@ -14,12 +14,12 @@ impl Node {
         &self,
         config: &Config,
         sender: Sender,
-        public_url: &str,
+        portal_url: &str,
         keyring: &Arc<Keyring>,
         metrics: &Metrics,
     ) {
         if config.roles.include(Role::Delivery) {
-            let site = Site { public_url: public_url.to_owned() };
+            let site = Site { portal_url: portal_url.to_owned() };
             let (pool, sender, keeps_sent) = (self.ledger.maintenance().clone(), Arc::new(sender), config.sandbox);
             let shards = self.ledger.shards().collect();
             let mailer = Mailer { pool, shards, keyring: keyring.clone(), sender, site, keeps_sent, metrics: metrics.clone() };

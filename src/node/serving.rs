@@ -36,6 +36,8 @@ pub struct ApiSettings {
     pub public_url: Arc<str>,
     /// Base URL at which operators reach the console, without a trailing slash.
     pub console_url: Arc<str>,
+    /// Base URL to which mails link, without a trailing slash.
+    pub portal_url: Arc<str>,
     /// Sign-in of operators' users through OpenID Connect, if it is configured.
     pub open_id: Option<OpenId>,
     pub is_sandbox: bool,
@@ -54,6 +56,8 @@ pub struct ApiSettings {
 pub struct Urls {
     pub public: String,
     pub console: String,
+    /// Base URL of the portal, to which mails link.
+    pub portal: String,
 }
 
 impl Urls {
@@ -63,7 +67,8 @@ impl Urls {
         let public = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
         let of_operators = || operator_address.map(|address| format!("http://{address}"));
         let console = config.console.console_url.clone().or_else(of_operators).unwrap_or_else(|| public.clone());
-        Urls { public, console }
+        let portal = config.mail.portal_url.clone().unwrap_or_else(|| public.clone());
+        Urls { public, console, portal }
     }
 }
 
@@ -82,6 +87,7 @@ pub fn settings(
         trusted_proxies: config.trusted_proxies.clone().into(),
         public_url: urls.public.into(),
         console_url: urls.console.into(),
+        portal_url: urls.portal.into(),
         open_id,
         is_sandbox: config.sandbox,
         public_log,
@@ -110,7 +116,7 @@ pub fn api_state(
     settings: ApiSettings,
     tasks: &TaskTracker,
 ) -> ApiState {
-    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, .. } = settings;
+    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
     let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, retention, stopping, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
@@ -135,6 +141,7 @@ pub fn api_state(
         is_sandbox,
         public_url,
         console_url,
+        portal_url,
         public_log,
         feed,
         approval_limits: Arc::new(approval_limits),

@@ -92,7 +92,7 @@ impl SmtpServer {
     pub fn mailer(&self, node: &Node) -> Mailer {
         let transport = Transport::smtp(&self.url().parse().unwrap()).unwrap();
         let sender = Sender { transport, from: "Rewards <rewards@example.com>".parse().unwrap() };
-        let site = Site { public_url: node.url().to_owned() };
+        let site = Site { portal_url: node.url().to_owned() };
         Mailer {
             pool: node.ledger.pool().clone(),
             shards: vec![FIRST_SHARD],

@@ -230,6 +230,7 @@ impl Node {
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             public_url: url.as_str().into(),
             console_url: url.as_str().into(),
+            portal_url: url.as_str().into(),
             open_id: issuer.map(|issuer| OpenId::new(open_id_settings(&issuer, &url), keyring.clone()).unwrap()),
             is_sandbox,
             public_log: public_log.clone(),
