@@ -146,17 +146,30 @@ const follow = (live) => {
     for (const region of main.querySelectorAll("[role=status], [role=alert]")) region.removeAttribute("role");
     replace(page);
   };
-  const source = new EventSource(live);
-  source.addEventListener("changed", () => {
+  // A hidden page has no stream: a browser has few connections to a service, and each stream takes one.
+  let source = null;
+  const listen = () => {
+    if (source) source.close();
+    if (document.hidden) return;
+    const opened = source = new EventSource(live);
+    opened.addEventListener("changed", () => {
+      isStale = true;
+      clearTimeout(waiting);
+      waiting = setTimeout(look, 500);
+    });
+    // A browser that is refused does not ask again.
+    for (const change of ["open", "error"]) {
+      opened.addEventListener(change, () => {
+        isFollowed = opened.readyState !== EventSource.CLOSED;
+        reloadLinks(document);
+      });
+    }
+  };
+  listen();
+  document.addEventListener("visibilitychange", () => {
+    listen();
     isStale = true;
-    clearTimeout(waiting);
-    waiting = setTimeout(look, 500);
-  });
-  document.addEventListener("visibilitychange", look);
-  // A browser that is refused does not ask again.
-  source.addEventListener("error", () => {
-    isFollowed = source.readyState !== EventSource.CLOSED;
-    reloadLinks(document);
+    look();
   });
 };
 
