@@ -272,7 +272,7 @@ impl Config {
         self.database.options()?;
         self.database.migration_options()?;
         self.console.check()?;
-        self.mail.server()?;
+        self.mail.check(self.roles.include(Role::Delivery), self.pages.is_on())?;
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
             return Err(ConfigError("--log-witness-urls needs --log-witnesses: the verifier keys of these witnesses".into()));
         }

@@ -24,7 +24,7 @@ use crate::access::open_id::{OpenId, OpenIdSettingsError};
 use crate::api::{ApiState, Surface};
 use crate::config::{Config, ConfigError, Role};
 use crate::delivery::replay::Replayer;
-use crate::delivery::retention::{Retention, RetentionSettings};
+use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{Fulfilment, low_stock};
 use crate::ledger::projector::Projector;
@@ -151,7 +151,7 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
-        node.start_mail(config, mail, &urls.public, &keyring);
+        node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
             let stopping = node.no_requests.clone();
             let settings = serving::settings(config, urls, open_id, token, public_log, stopping);
@@ -266,12 +266,7 @@ impl Node {
             targets: Arc::default(),
         };
         self.roles.spawn(worker.run(stop()));
-        let settings = RetentionSettings {
-            attempts: config.attempt_retention,
-            payloads: config.payload_retention,
-            response_bodies: config.response_body_quota,
-        };
-        self.roles.spawn(Retention::new(ledger, settings).run(ledger.shards().collect(), stop()));
+        self.roles.spawn(Retention::new(ledger, serving::retention(config)).run(ledger.shards().collect(), stop()));
         self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.maintenance().clone() }.run(stop()));
     }
 

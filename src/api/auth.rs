@@ -224,7 +224,8 @@ async fn admit_operator(state: &ApiState, request: &mut Request) -> Option<Resul
     }))
 }
 
-fn refused_session(error: AccessError) -> ApiError {
+/// Builds the refusal of a session of the console.
+pub(super) fn refused_session(error: AccessError) -> ApiError {
     match error {
         AccessError::Unavailable => error.into(),
         _ => ApiError::new(Code::Unauthorized).message("The session is invalid, expired or ended. Sign in again."),

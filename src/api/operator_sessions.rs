@@ -5,6 +5,7 @@ use poem::Request;
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
+use super::auth::refused_session;
 use super::body::{NoFields, StrictJson};
 use super::cookies::{ConsoleCookie, WithCookie};
 use super::error::ApiError;
@@ -137,7 +138,9 @@ impl OperatorSessions {
     ///
     /// Returns the operator who is signed in, and the time at which the session ends.
     #[oai(path = "/session", method = "get", operation_id = "get_console_session")]
-    async fn session(&self, caller: Caller<ConsoleSession>) -> Result<Reply<ConsoleSessionView>, ApiError> {
+    async fn session(&self, caller: Caller<ConsoleSession>, state: State<'_>) -> Result<Reply<ConsoleSessionView>, ApiError> {
+        // A page that stays open asks again, long after its own request was admitted.
+        state.console.require_live(&caller.0).await.map_err(refused_session)?;
         Ok(Reply(caller.0.into()))
     }
 

@@ -50,7 +50,7 @@ impl Outbox {
     /// returns 404. Requires the role owner.
     #[oai(path = "/outbox", method = "get", operation_id = "list_sent_mails")]
     async fn list(&self, caller: Caller<PortalOwner>, state: State<'_>) -> Result<NoStore<Listed<SentMail>>, ApiError> {
-        let site = Site { public_url: state.public_url.to_string() };
+        let site = Site { portal_url: state.portal_url.to_string() };
         let sent = mail::sent(state.ledger.pool(), &state.keyring, &site, caller.0.account_id, MAX_LISTED).await?;
         Ok(NoStore(Listed::whole(sent.into_iter().map(SentMail::from).collect())))
     }

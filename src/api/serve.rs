@@ -174,6 +174,8 @@ fn operator_api() -> impl OpenApi {
             operator::Replays,
             operator::Audit,
             operator::Operations,
+            operator::Erasures,
+            operator::Checkpoints,
         ),
     )
 }

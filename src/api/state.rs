@@ -20,8 +20,9 @@ use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::open_id::OpenId;
 use crate::access::{Console, Gate, Operators, Sessions};
+use crate::delivery::retention::RetentionSettings;
 use crate::ledger::feed::FeedWaiters;
-use crate::ledger::{Ledger, Origin};
+use crate::ledger::{FIRST_SHARD, Ledger, Origin};
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use crate::transparency::PublicLog;
@@ -47,11 +48,15 @@ pub struct ApiState {
     pub public_url: Arc<str>,
     /// Base URL at which operators reach the console, without a trailing slash.
     pub console_url: Arc<str>,
+    /// Base URL to which mails link, without a trailing slash.
+    pub portal_url: Arc<str>,
     pub public_log: PublicLog,
     /// Amounts above which a second operator must approve.
     pub approval_limits: Arc<ApprovalLimits>,
     /// Requests that wait for events.
     pub feed: FeedWaiters,
+    /// Retention of delivery data.
+    pub retention: RetentionSettings,
 }
 
 /// URLs at which browsers reach the service's pages.
@@ -74,6 +79,16 @@ impl ApiState {
     pub async fn shard_of(&self, account: AccountId) -> Result<ShardId, ApiError> {
         let found = accounts::find(self.ledger.pool(), account).await?;
         found.map(|(shard, _)| shard).ok_or_else(not_found)
+    }
+
+    /// Returns the shard that an operator names, or the first one.
+    ///
+    /// # Errors
+    /// 400 for an unknown shard.
+    pub fn shard_named(&self, named: Option<ShardId>) -> Result<ShardId, ApiError> {
+        let shard = named.unwrap_or(FIRST_SHARD);
+        let is_known = self.ledger.shards().any(|known| known == shard);
+        if is_known { Ok(shard) } else { Err(ApiError::invalid("shard_id", "is not a shard of this ledger")) }
     }
 
     /// Returns the URLs at which browsers reach the service's pages.

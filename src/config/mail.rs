@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::ConfigError;
-use super::values::secret;
+use super::values::{secret, url};
 use crate::mail::{Mailbox, Sender, SmtpUrl, Transport};
 use crate::secrets::seal::Secret;
 
@@ -22,12 +22,33 @@ pub struct MailSettings {
     #[arg(long, env = "LEDGER_SMTP_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub smtp_url: Option<Secret>,
 
+    /// URL at which people reach the portal, to which mails link [default: the public URL; required with --smtp-url on nodes
+    /// that send mails with --pages off]
+    #[arg(long, env = "LEDGER_PORTAL_URL", value_name = "URL", value_parser = url)]
+    pub portal_url: Option<String>,
+
     /// Sender of mails to users, such as "Acme Rewards <rewards@example.com>" [default: none; required with --smtp-url]
     #[arg(long, env = "LEDGER_MAIL_FROM", value_name = "ADDRESS")]
     pub mail_from: Option<Mailbox>,
 }
 
 impl MailSettings {
+    /// Checks the settings of a node that sends mails, with or without pages.
+    ///
+    /// # Errors
+    /// As [`MailSettings::server`]; also if mails to people would link to a portal that this node does not serve.
+    pub fn check(&self, sends: bool, has_pages: bool) -> Result<(), ConfigError> {
+        let has_server = self.server()?.is_some();
+        if sends && has_server && !has_pages && self.portal_url.is_none() {
+            return Err(ConfigError(
+                "--smtp-url (LEDGER_SMTP_URL) with --pages off needs --portal-url (LEDGER_PORTAL_URL), because mails link to the \
+                 portal, which this node does not serve"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns the URL of the SMTP server, if one is configured.
     ///
     /// # Errors

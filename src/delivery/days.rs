@@ -7,7 +7,7 @@ use ledger_events::{ShardId, WebhookId};
 /// Number of rows per statement of a purge.
 const BATCH_ROWS: i64 = 1_000;
 /// Number of days that are kept.
-const KEPT_DAYS: i32 = 400;
+pub const KEPT_DAYS: i32 = 400;
 
 /// Attempts of a webhook on one day (UTC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]

@@ -1,9 +1,12 @@
 //! Deletion of expired rows: idempotency keys after 24 hours, and rate-limit windows and IP blocks after they end.
 
+use chrono::TimeDelta;
 use ledger_database::PgPool;
 
 /// Number of rows per statement, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;
+/// Time for which the response under an idempotency key is kept at least.
+pub const KEY_LIFETIME: TimeDelta = TimeDelta::hours(24);
 
 /// Scans the table of idempotency keys page by page, starting over at its end, and deletes keys older than 24 hours. A
 /// new key's row takes the place of a deleted one, so a row's place says nothing about its age. An index by age would

@@ -19,6 +19,7 @@ use uuid::Uuid;
 mod account;
 mod announced;
 pub mod audit;
+pub mod erasures;
 mod lists;
 mod money;
 mod queue;

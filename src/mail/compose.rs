@@ -12,16 +12,16 @@ pub const WALLETS_PATH: &str = "/portal/wallets";
 /// Path of the page to sign in.
 pub const PORTAL_PATH: &str = "/portal";
 
-/// The service as mails name it: the base URL at which people reach it, without a trailing slash.
+/// The service as mails name it: the base URL at which people reach the portal, without a trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    pub public_url: String,
+    pub portal_url: String,
 }
 
 impl Site {
     /// Returns the host and port, as the short name of the service.
     pub fn name(&self) -> &str {
-        self.public_url.split_once("://").map_or(&*self.public_url, |(_, rest)| rest)
+        self.portal_url.split_once("://").map_or(&*self.portal_url, |(_, rest)| rest)
     }
 }
 
@@ -35,7 +35,7 @@ pub struct Message {
 
 /// Puts a mail into words.
 pub fn compose(mail: &Mail, to: &Secret, site: &Site) -> Message {
-    let (url, name) = (&site.public_url, site.name());
+    let (url, name) = (&site.portal_url, site.name());
     let sign_in = format!("{url}{PORTAL_PATH}");
     let unexpected = "If you did not do this, reset your password and tell an owner of your account.";
     let (subject, text) = match mail {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn composed(mail: &Mail) -> Message {
-        compose(mail, &Secret::new("jo@example.com"), &Site { public_url: "https://pay.example:8443".into() })
+        compose(mail, &Secret::new("jo@example.com"), &Site { portal_url: "https://pay.example:8443".into() })
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::ledger::outbox::Mail;
 use crate::ledger::texts::{self, EMAIL, Texts, VaultError};
 use crate::secrets::INVITATION_EMAIL;
 use crate::secrets::seal::{Keyring, Secret};
+use crate::telemetry::Metrics;
 pub use compose::{Message, Site, compose};
 pub use lettre::message::Mailbox;
 pub use transport::{SendError, Sender, SmtpUrl, Transport};
@@ -73,6 +74,7 @@ pub struct Mailer {
     pub site: Site,
     /// Whether sent mails stay until they expire, for the page of a sandbox that shows them.
     pub keeps_sent: bool,
+    pub metrics: Metrics,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,13 @@ enum MailError {
     Vault(#[from] VaultError),
     #[error(transparent)]
     Send(#[from] SendError),
+}
+
+impl MailError {
+    /// Returns whether no repetition can succeed.
+    fn is_for_good(&self) -> bool {
+        matches!(self, Self::Send(SendError::Recipient(_)))
+    }
 }
 
 impl Mailer {
@@ -159,8 +168,21 @@ impl Mailer {
         Ok(true)
     }
 
-    /// Records the outcome of an attempt. A failed mail is due again after a backoff.
+    /// Records the outcome of an attempt. A failed mail is due again after a backoff. One whose recipient is refused for
+    /// good is deleted, as one without a recipient is.
     async fn record(&self, mail: &Leased, outcome: Result<bool, MailError>) -> Result<(), sqlx::Error> {
+        match &outcome {
+            Ok(true) => self.metrics.mail_attempted("sent"),
+            Ok(false) => {}
+            Err(error) if error.is_for_good() => {
+                self.metrics.mail_attempted("refused");
+                tracing::warn!(%error, mail = mail.id, attempts = mail.attempts, "failed to send a mail; giving up");
+            }
+            Err(error) => {
+                self.metrics.mail_attempted("failed");
+                tracing::warn!(%error, mail = mail.id, attempts = mail.attempts, "failed to send a mail; retrying");
+            }
+        }
         match outcome {
             Ok(true) if self.keeps_sent => {
                 sqlx::query("UPDATE vault.mails SET sent_at = clock_timestamp() WHERE id = $1")
@@ -168,16 +190,15 @@ impl Mailer {
                     .execute(&self.pool)
                     .await?;
             }
-            Ok(_) => {
-                sqlx::query("DELETE FROM vault.mails WHERE id = $1").bind(mail.id).execute(&self.pool).await?;
-            }
-            Err(error) => {
-                tracing::warn!(%error, mail = mail.id, attempts = mail.attempts, "failed to send a mail; retrying");
+            Err(error) if !error.is_for_good() => {
                 sqlx::query("UPDATE vault.mails SET due_at = clock_timestamp() + $2 WHERE id = $1")
                     .bind(mail.id)
                     .bind(backoff(mail.attempts))
                     .execute(&self.pool)
                     .await?;
+            }
+            Ok(_) | Err(_) => {
+                sqlx::query("DELETE FROM vault.mails WHERE id = $1").bind(mail.id).execute(&self.pool).await?;
             }
         }
         Ok(())

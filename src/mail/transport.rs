@@ -58,11 +58,37 @@ pub enum SendError {
     Address(#[from] lettre::address::AddressError),
     /// The server's text is left out, because it may name the recipient.
     #[error("the SMTP server refused the message or did not answer{}", status(.0))]
-    Smtp(#[from] lettre::transport::smtp::Error),
+    Smtp(lettre::transport::smtp::Error),
+    /// A refusal of the recipient that no repetition changes.
+    #[error("the SMTP server refuses the recipient for good (status {0})")]
+    Recipient(u16),
     #[error("the SMTP server did not answer in time")]
     Timeout,
     #[error("cannot write the message to a file: {0}")]
     File(#[from] std::io::Error),
+}
+
+impl From<lettre::transport::smtp::Error> for SendError {
+    fn from(error: lettre::transport::smtp::Error) -> SendError {
+        let text = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        match error.status().map(u16::from) {
+            Some(status) if error.is_permanent() && is_about_recipient(status, &text) => SendError::Recipient(status),
+            _ => SendError::Smtp(error),
+        }
+    }
+}
+
+/// Returns whether a permanent refusal is about the recipient. Others are about this service, such as a wrong password, a
+/// sender that is not allowed, or a relay that is denied. An operator can correct them, so the mail must not be lost.
+///
+/// The enhanced status code tells (RFC 3463): addresses and mailboxes, except for the codes of the sender's address. Without
+/// one, the status codes that RFC 5321 assigns to mailboxes count.
+fn is_about_recipient(status: u16, text: &str) -> bool {
+    let enhanced = text.split_whitespace().next().and_then(|code| code.strip_prefix("5.")?.split_once('.'));
+    match enhanced {
+        Some((subject, detail)) => subject == "1" && !matches!(detail, "7" | "8") || subject == "2",
+        None => matches!(status, 550 | 551 | 553),
+    }
 }
 
 /// Returns the server's status code as part of a message, if it answered.
@@ -182,6 +208,31 @@ mod tests {
         ] {
             let error = bad.parse::<SmtpUrl>().unwrap_err();
             assert!(!error.contains("hunter2"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_a_refusal_of_the_recipient_is_for_good() {
+        for (status, text) in [
+            (550, "no such user"),
+            (551, "User not local"),
+            (553, ""),
+            (550, "5.1.1 <jo@example.com> User unknown"),
+            (552, "5.2.2 Mailbox full"),
+            (554, "5.2.1 Mailbox disabled"),
+        ] {
+            assert!(is_about_recipient(status, text), "{status} {text}");
+        }
+        for (status, text) in [
+            (535, "5.7.8 Authentication credentials invalid"),
+            (535, "wrong password"),
+            (553, "5.7.1 Sender address rejected: not owned by user"),
+            (553, "5.1.8 Sender address has no MX"),
+            (554, "5.7.1 Relay access denied"),
+            (554, "no SMTP service here"),
+            (550, "5.7.25 no PTR record"),
+        ] {
+            assert!(!is_about_recipient(status, text), "{status} {text}");
         }
     }
 

@@ -16,6 +16,7 @@ use crate::access::rate_limits::RateLimits;
 use crate::access::{Console, Gate, Operators, Sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::config::Config;
+use crate::delivery::retention::RetentionSettings;
 use crate::http;
 use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{Ledger, connect};
@@ -35,6 +36,8 @@ pub struct ApiSettings {
     pub public_url: Arc<str>,
     /// Base URL at which operators reach the console, without a trailing slash.
     pub console_url: Arc<str>,
+    /// Base URL to which mails link, without a trailing slash.
+    pub portal_url: Arc<str>,
     /// Sign-in of operators' users through OpenID Connect, if it is configured.
     pub open_id: Option<OpenId>,
     pub is_sandbox: bool,
@@ -43,6 +46,7 @@ pub struct ApiSettings {
     pub approval_limits: ApprovalLimits,
     /// Token of the operator that the configuration names, if it names one.
     pub operator_token: Option<Secret>,
+    pub retention: RetentionSettings,
     /// Cancelled when the node stops: requests that wait for events are answered then.
     pub stopping: CancellationToken,
 }
@@ -52,6 +56,8 @@ pub struct ApiSettings {
 pub struct Urls {
     pub public: String,
     pub console: String,
+    /// Base URL of the portal, to which mails link.
+    pub portal: String,
 }
 
 impl Urls {
@@ -61,7 +67,8 @@ impl Urls {
         let public = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
         let of_operators = || operator_address.map(|address| format!("http://{address}"));
         let console = config.console.console_url.clone().or_else(of_operators).unwrap_or_else(|| public.clone());
-        Urls { public, console }
+        let portal = config.mail.portal_url.clone().unwrap_or_else(|| public.clone());
+        Urls { public, console, portal }
     }
 }
 
@@ -80,12 +87,23 @@ pub fn settings(
         trusted_proxies: config.trusted_proxies.clone().into(),
         public_url: urls.public.into(),
         console_url: urls.console.into(),
+        portal_url: urls.portal.into(),
         open_id,
         is_sandbox: config.sandbox,
         public_log,
         approval_limits: config.approval_above.clone().unwrap_or_default(),
         operator_token,
+        retention: retention(config),
         stopping,
+    }
+}
+
+/// Returns the retention of delivery data that a node is configured with.
+pub fn retention(config: &Config) -> RetentionSettings {
+    RetentionSettings {
+        attempts: config.attempt_retention,
+        payloads: config.payload_retention,
+        response_bodies: config.response_body_quota,
     }
 }
 
@@ -98,8 +116,8 @@ pub fn api_state(
     settings: ApiSettings,
     tasks: &TaskTracker,
 ) -> ApiState {
-    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, .. } = settings;
-    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, stopping, .. } = settings;
+    let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
+    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, retention, stopping, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
     let gate = Gate::watched(counting, access.clone(), keyring.clone(), rate_limits, heartbeat, tasks);
@@ -123,9 +141,11 @@ pub fn api_state(
         is_sandbox,
         public_url,
         console_url,
+        portal_url,
         public_log,
         feed,
         approval_limits: Arc::new(approval_limits),
+        retention,
     }
 }
 

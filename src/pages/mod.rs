@@ -45,5 +45,5 @@ pub struct PageSettings {
 pub fn build(api: Inner, settings: PageSettings, stop: CancellationToken) -> Pages {
     let PageSettings { has_open_id, one_click } = settings;
     let site = one_click::add(site::Site::new(api), one_click);
-    console::add(portal::add(site, stop), has_open_id).finish()
+    console::add(portal::add(site, stop.clone()), has_open_id, stop).finish()
 }

@@ -83,6 +83,7 @@ struct Inner {
     delivery_seconds: Histogram,
     deliveries_in_flight: Gauge,
     fulfilled: Counter,
+    mails: Family<OutcomeLabels, Counter>,
     stock_low: Gauge,
     tree_refusals: Counter,
     master_key_usable: Gauge,
@@ -150,6 +151,7 @@ impl Default for Inner {
             delivery_seconds: seconds(),
             deliveries_in_flight: Gauge::default(),
             fulfilled: Counter::default(),
+            mails: Family::default(),
             stock_low: Gauge::default(),
             tree_refusals: Counter::default(),
             master_key_usable: Gauge::default(),
@@ -211,6 +213,10 @@ impl Inner {
     /// Registers fulfilment, signing, keys and the progress of the node's loops.
     fn register_node(&self, registry: &mut Registry) {
         registry.register("orders_taken_up", "Orders that fulfilment took up", self.fulfilled.clone());
+        for outcome in ["sent", "failed", "refused"] {
+            drop(self.mails.get_or_create(&OutcomeLabels { outcome })); // a rate needs an initial zero
+        }
+        registry.register("mail_attempts", "Attempts to send a mail by outcome; refused mails are given up", self.mails.clone());
         registry.register(
             "stock_low",
             "Denominations of products with fewer available vouchers than their threshold",
@@ -351,6 +357,11 @@ impl Metrics {
 
     pub fn taken_up(&self, orders: usize) {
         self.0.fulfilled.inc_by(orders as u64);
+    }
+
+    /// Counts an attempt to send a mail. `outcome` is `sent`, `failed` or `refused`.
+    pub fn mail_attempted(&self, outcome: &'static str) {
+        self.0.mails.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Sets the number of denominations with low stock.

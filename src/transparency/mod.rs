@@ -7,6 +7,7 @@
 pub mod cosignature;
 pub mod incidents;
 pub mod issue;
+pub mod listing;
 pub mod peers;
 pub mod projector;
 pub mod proof;

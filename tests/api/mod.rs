@@ -11,6 +11,7 @@ mod callers;
 mod charges;
 mod cross_site;
 mod documents;
+mod erasures;
 mod events;
 mod gate;
 mod guessing;

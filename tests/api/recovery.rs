@@ -161,6 +161,33 @@ async fn a_refused_mail_is_sent_later_and_two_nodes_send_it_once() {
 }
 
 #[tokio::test]
+async fn a_mail_whose_recipient_is_refused_for_good_is_given_up() {
+    let (node, user) = with_user("viewer").await;
+    let server = SmtpServer::start().await;
+    let waiting = async || {
+        let count = "SELECT count(*) FROM vault.mails";
+        sqlx::query_scalar::<_, i64>(count).fetch_one(node.ledger.pool()).await.unwrap()
+    };
+    // The operators can correct a wrong password or sender, so such a refusal keeps the mail.
+    for answer in ["450 busy", "554 5.7.1 relay access denied"] {
+        server.answer_recipients(answer);
+        request_reset(&node, &user.email).await.data(200);
+        assert_eq!((server.deliver(&node).await, waiting().await), (vec![], 1), "{answer}");
+        assert_eq!(execute(&node, "DELETE FROM vault.mails").await, 1);
+    }
+    server.answer_recipients("550 5.1.1 no such user");
+    request_reset(&node, &user.email).await.data(200);
+    assert_eq!((server.deliver(&node).await, waiting().await), (vec![], 0));
+    let metrics = node.send(node.request("GET", "/metrics")).await.text;
+    for line in ["ledger_mail_attempts_total{outcome=\"failed\"} 2", "ledger_mail_attempts_total{outcome=\"refused\"} 1"] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let message = mail::Message { to: Secret::new(&user.email), subject: "A subject".to_owned(), text: Secret::new("A text") };
+    let error = server.mailer(&node).sender.send(1, &message).await.unwrap_err().to_string();
+    assert_eq!(error, "the SMTP server refuses the recipient for good (status 550)");
+}
+
+#[tokio::test]
 async fn the_error_of_a_refused_mail_does_not_name_its_recipient() {
     let (node, user) = with_user("viewer").await;
     let server = SmtpServer::start().await;

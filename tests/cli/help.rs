@@ -33,6 +33,11 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "[default: made with the embedded server in the data directory, else required]",
     ),
     ("--smtp-url", "LEDGER_SMTP_URL", "[default: none: mails become files in the directory outbox of the data directory]"),
+    (
+        "--portal-url",
+        "LEDGER_PORTAL_URL",
+        "[default: the public URL; required with --smtp-url on nodes that send mails with --pages off]",
+    ),
     ("--mail-from", "LEDGER_MAIL_FROM", "[default: none; required with --smtp-url]"),
     ("--public-url", "LEDGER_PUBLIC_URL", "[default: http://<listen>]"),
     ("--service-name", "LEDGER_SERVICE_NAME", "[default: SERVICE]"),

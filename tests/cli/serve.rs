@@ -26,6 +26,19 @@ async fn a_database_is_migrated_once() {
 }
 
 #[tokio::test]
+async fn mails_must_not_link_to_a_portal_that_is_not_there() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let mails = ["--pages", "off", "--smtp-url", "smtp://127.0.0.1:1", "--mail-from", "rewards@example.com"];
+    let refused = run(program(directory.path()).args(["serve", "--listen", "127.0.0.1:0"]).args(mails)).await;
+    let expected = "error: --smtp-url (LEDGER_SMTP_URL) with --pages off needs --portal-url (LEDGER_PORTAL_URL), because mails link to \
+                    the portal, which this node does not serve\n";
+    assert_eq!((refused.status.code(), err(&refused).as_str()), (Some(2), expected));
+    for more in [&["--portal-url", "https://pay.example"][..], &["--roles", "api"]] {
+        drop(Program::start(&database.url, &[&mails[..], more].concat()).await);
+    }
+}
+
+#[tokio::test]
 async fn an_operators_work_in_the_shell_is_in_the_log() {
     let (directory, database) = (directory(), postgres::database().await);
     let mut served = Program::start(&database.url, &[]).await;

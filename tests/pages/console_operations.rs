@@ -47,6 +47,31 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_auditor_sees_erasures_and_retention() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let user = node.user(client.account_id, "viewer").await;
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.press("Erasures").await;
+        browser.sees("Nothing was erased in this shard.").await;
+        check(&browser, "no erasures").await;
+        node.erase_user(user.id).await;
+        browser.press("Erasures").await;
+        browser.sees(&format!("user/{}", user.id)).await;
+        browser.sees("Operator of the configuration").await;
+        browser.sees("vault.users").await;
+        browser.sees("--attempt-retention").await;
+        browser.sees("90 days").await;
+        assert!(!browser.text("//main").await.contains(&user.email));
+        check(&browser, "erasures").await;
+        browser.click("//main//table//a[time]").await;
+        browser.find("//h1[contains(text(), 'PersonalDataErased')]").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_auditor_proves_an_order_on_a_phone() {
     let node = Node::start().await;
     let setup = node.setup().await;
@@ -60,6 +85,8 @@ async fn an_auditor_proves_an_order_on_a_phone() {
         node.publish().await;
         browser.press("Transparency log").await;
         browser.sees("Not yet").await;
+        browser.sees("Published checkpoints").await;
+        browser.sees("nobody").await;
         check(&browser, "the log").await;
         browser.fill("Order number", &order.to_string()).await;
         browser.press("Prove the order").await;

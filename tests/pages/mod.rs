@@ -1,6 +1,7 @@
 //! The pages: in a real browser as a user does it, and over HTTP for all of them at once.
 
 mod console;
+mod console_live;
 mod console_money;
 mod console_operations;
 mod console_support;

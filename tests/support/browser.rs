@@ -126,6 +126,11 @@ impl Browser {
         self.ask("/execute/sync", json!({"script": script, "args": []})).await
     }
 
+    /// Runs a script that calls its last argument with the result.
+    pub async fn run_until_done(&self, script: &str) -> Value {
+        self.ask("/execute/async", json!({"script": script, "args": []})).await
+    }
+
     /// Returns the browser's console messages since the last call: errors, and violations of a page's policy at any
     /// level.
     pub async fn complaints(&self) -> Vec<Value> {

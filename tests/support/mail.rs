@@ -38,6 +38,8 @@ struct State {
     received: Vec<Received>,
     /// Number of messages to refuse before one is accepted.
     refusals: usize,
+    /// Answer to every recipient; none if the server accepts them.
+    recipients: Option<&'static str>,
 }
 
 /// An SMTP server on a loopback port. It ends when this value is dropped.
@@ -76,6 +78,11 @@ impl SmtpServer {
         self.state.lock().unwrap().refusals = messages;
     }
 
+    /// Answers every recipient with this line from now on, such as a permanent refusal.
+    pub fn answer_recipients(&self, answer: &'static str) {
+        self.state.lock().unwrap().recipients = Some(answer);
+    }
+
     /// Takes the messages that were received since the last call.
     pub fn take(&self) -> Vec<Received> {
         std::mem::take(&mut self.state.lock().unwrap().received)
@@ -85,7 +92,7 @@ impl SmtpServer {
     pub fn mailer(&self, node: &Node) -> Mailer {
         let transport = Transport::smtp(&self.url().parse().unwrap()).unwrap();
         let sender = Sender { transport, from: "Rewards <rewards@example.com>".parse().unwrap() };
-        let site = Site { public_url: node.url().to_owned() };
+        let site = Site { portal_url: node.url().to_owned() };
         Mailer {
             pool: node.ledger.pool().clone(),
             shards: vec![FIRST_SHARD],
@@ -93,6 +100,7 @@ impl SmtpServer {
             sender: Arc::new(sender),
             site,
             keeps_sent: false,
+            metrics: node.metrics.clone(),
         }
     }
 
@@ -140,7 +148,7 @@ async fn converse(stream: TcpStream, state: Arc<Mutex<State>>) {
             }
             command if command.starts_with("RCPT TO:") => {
                 to = line[8..].trim_matches(['<', '>', ' ']).to_owned();
-                "250 ok".into()
+                state.lock().unwrap().recipients.map_or_else(|| "250 ok".to_owned(), |answer| format!("{answer} <{to}>"))
             }
             command if command.starts_with("DATA") => {
                 in_data = true;

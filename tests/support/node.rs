@@ -1,19 +1,22 @@
 //! A node of the service in this process: the API on a loopback port, with a separate database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ledger_events::OrderId;
 use ledger_events::approval::ApprovalLimits;
+use ledger_events::{OrderId, UserId};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::open_id::{OpenId, OpenIdSettings};
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::access::sessions::Login;
 use rewards_ledger::access::{Role, Sessions};
 use rewards_ledger::api::{self, Surface};
+use rewards_ledger::delivery::retention::RetentionSettings;
 use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
+use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::feed::FeedWaiters;
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
-use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands};
+use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands, eraser};
 use rewards_ledger::node::serving::{self, ApiSettings, Connections, Served};
 use rewards_ledger::pages::PageSettings;
 use rewards_ledger::secrets::seal::{Secret, random_secret};
@@ -227,11 +230,17 @@ impl Node {
             trusted_proxies: Arc::new(["127.0.0.1/32".parse().unwrap()]),
             public_url: url.as_str().into(),
             console_url: url.as_str().into(),
+            portal_url: url.as_str().into(),
             open_id: issuer.map(|issuer| OpenId::new(open_id_settings(&issuer, &url), keyring.clone()).unwrap()),
             is_sandbox,
             public_log: public_log.clone(),
             approval_limits,
             operator_token: Some(token.clone()),
+            retention: RetentionSettings {
+                attempts: Duration::from_secs(90 * 86_400),
+                payloads: Duration::from_secs(30 * 86_400),
+                response_bodies: 16 << 20,
+            },
             stopping: stopping.clone(),
         };
         let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
@@ -457,6 +466,13 @@ impl Node {
         let tree = Tree::of(&self.ledger, &self.options, &self.metrics);
         tree.grow().await;
         tree
+    }
+
+    /// Erases a user. The tables stay to be rewritten.
+    pub async fn erase_user(&self, id: i64) {
+        let origin = Origin { actor: ledger_events::Actor::Operator(0), request_id: "erase".to_owned() };
+        let (subject, reason) = (Subject::User(UserId(id)), Secret::new("they asked for it"));
+        eraser::erase(&self.ledger, subject, &reason, &origin, |_| {}).await.unwrap();
     }
 
     /// Runs fulfilment for one order.

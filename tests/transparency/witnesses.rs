@@ -81,6 +81,20 @@ async fn cosignatures_of_configured_witnesses_are_served() {
     assert_eq!(Note::parse(&next).unwrap().signatures.len(), 1);
     send(&node, &cosigned(&plain, vec![cosignature(&text, 2, 120)])).await.data(200);
     assert_eq!(served().await, next);
+
+    // Operators see both, the newest first.
+    let listed = node.operator("GET", "/checkpoints?limit=1", Value::Null).await.data(200);
+    let (newest, before) = (&listed["checkpoints"][0], &listed["next_before"]);
+    assert_eq!((&newest["size"], &newest["cosignatures"]), (&json!(node.head().await), &json!([])));
+    assert_eq!(before, &newest["size"]);
+    let listed = node.operator("GET", &format!("/checkpoints?before={before}"), Value::Null).await.data(200);
+    let older = &listed["checkpoints"][0];
+    let (origin, rest) = text.split_once('\n').unwrap();
+    assert_eq!((older["origin"].as_str(), older["root"].as_str()), (Some(origin), rest.lines().nth(1)));
+    let witnesses: Vec<_> = older["cosignatures"].as_array().unwrap().iter().map(|one| &one["witness"]).collect();
+    assert_eq!(witnesses, [&json!(tree::witness(1).to_string()), &json!(tree::witness(2).to_string())]);
+    assert_eq!(listed["next_before"], Value::Null);
+    node.operator("GET", "/checkpoints?before=0", Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -303,6 +303,23 @@ impl Console {
         })
     }
 
+    /// Looks an admitted session up again.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidToken`] if it has expired or ended meanwhile, or its user has another role or is removed.
+    pub async fn require_live(&self, session: &ConsoleSession) -> Result<(), AccessError> {
+        let is_live: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM vault.console_sessions s JOIN vault.operator_users u ON u.id = s.operator_id
+             WHERE s.id = $1 AND s.operator_id = $2 AND s.expires_at > clock_timestamp() AND u.role = $3 AND u.removed_at IS NULL)",
+        )
+        .bind(session.id)
+        .bind(session.operator.id)
+        .bind(session.operator.role.as_str())
+        .fetch_one(&self.access)
+        .await?;
+        if is_live { Ok(()) } else { Err(AccessError::InvalidToken) }
+    }
+
     /// Ends a session.
     ///
     /// # Errors

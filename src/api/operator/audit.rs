@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use ledger_events::{AccountId, Actor, ShardId};
+use ledger_events::{AccountId, Actor};
 use poem_openapi::param::Query;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -18,7 +18,6 @@ use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, time};
 use crate::export::Stream;
 use crate::export::selection::Range;
-use crate::ledger::FIRST_SHARD;
 use crate::ledger::actors::{self, ActorNames};
 use crate::ledger::reader::audit::{self, Criteria};
 use crate::ledger::reader::{self, Stored};
@@ -29,7 +28,7 @@ const ACTORS: [&str; 6] = ["credential", "user", "operator", "fulfilment", "repl
 
 /// An action and its actor.
 #[derive(Object, Serialize)]
-struct AuditEntry {
+pub(super) struct AuditEntry {
     /// Position of the event in the log.
     position: i64,
     /// Unique identifier of the event.
@@ -62,7 +61,7 @@ struct AuditPage {
 }
 
 impl AuditEntry {
-    fn of(stored: &Stored, names: &ActorNames) -> Result<Self, ApiError> {
+    pub(super) fn of(stored: &Stored, names: &ActorNames) -> Result<Self, ApiError> {
         let metadata = stored.decode()?.metadata;
         let (actor_type, actor_id) = metadata.actor.kind();
         Ok(Self {
@@ -87,6 +86,17 @@ fn actor(text: &str) -> Result<(String, Option<i64>), ApiError> {
     match (ACTORS.contains(&kind), id) {
         (true, Ok(id)) => Ok((kind.to_owned(), id)),
         _ => Err(ApiError::invalid("actor", "must be a kind and an id, such as operator/3, or one of the kinds of actors")),
+    }
+}
+
+/// Checks the parameter `before` of a list that ends below a position.
+///
+/// # Errors
+/// 400 for a number that no position has.
+pub(super) fn position_before(before: Option<i64>) -> Result<Option<i64>, ApiError> {
+    match before {
+        Some(..1) => Err(ApiError::invalid("before", "must be a position, 1 or more")),
+        before => Ok(before),
     }
 }
 
@@ -126,10 +136,7 @@ impl Audit {
         shard_id: Query<Option<i16>>,
     ) -> Result<Reply<AuditPage>, ApiError> {
         let limit = usize::try_from(Page::of(None, limit.0, 20, 100)?.limit).unwrap_or(20);
-        let shard: ShardId = shard_id.0.unwrap_or(FIRST_SHARD);
-        if !state.ledger.shards().any(|known| known == shard) {
-            return Err(ApiError::invalid("shard_id", "is not a shard of this ledger"));
-        }
+        let shard = state.shard_named(shard_id.0)?;
         let subject = subject.0.map(|text| text.parse::<Stream>()).transpose();
         let subject = subject.map_err(|problem| ApiError::invalid("subject", problem))?;
         let criteria = Criteria {
@@ -138,10 +145,7 @@ impl Audit {
             account_id: account_id.0.map(AccountId),
             types: types(event_types.0.as_deref())?,
         };
-        let to = match before.0 {
-            Some(..1) => return Err(ApiError::invalid("before", "must be a position, 1 or more")),
-            before => before.map(|before| before - 1),
-        };
+        let to = position_before(before.0)?.map(|before| before - 1);
         let range = Range { from: None, to, since: time("since", since.0)?, until: time("until", until.0)? };
         let pool = state.ledger.pool();
         let head = reader::head(pool, shard).await?;

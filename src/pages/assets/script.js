@@ -18,26 +18,59 @@ const copyButtons = (root) => {
 const printButtons = (root) => { for (const button of root.querySelectorAll("button[data-print]")) button.hidden = false; };
 document.addEventListener("click", (event) => { if (event.target.closest("button[data-print]")) print(); });
 
-const improve = (root) => { localTimes(root); copyButtons(root); printButtons(root); };
+// A page that follows changes needs no link to load it again.
+let isFollowed = false;
+const reloadLinks = (root) => { for (const link of root.querySelectorAll("[data-reload]")) link.hidden = isFollowed; };
 
-// Replaces the content of the page by that of another address, and keeps the focus.
-const show = async (url, push) => {
+const improve = (root) => { localTimes(root); copyButtons(root); printButtons(root); reloadLinks(root); };
+
+// Reads the page at an address; nothing if it is not there now, or leads elsewhere.
+const read = async (url) => {
   const response = await fetch(url, { headers: { Accept: "text/html" }, credentials: "same-origin" });
-  if (!response.ok || response.redirected) { location.assign(url); return; }
+  if (!response.ok || response.redirected) return null;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  const [next, now] = [page.querySelector("main"), document.querySelector("main")];
-  if (!next || !now) { location.assign(url); return; }
-  const focused = document.activeElement && document.activeElement.id;
-  const place = focused && document.activeElement.selectionStart;
-  now.replaceChildren(...next.childNodes);
-  document.title = page.title;
-  improve(now);
-  const again = focused && document.getElementById(focused);
-  if (again) {
-    again.focus();
-    if (typeof place === "number" && again.setSelectionRange && again.type !== "email" && again.type !== "number") again.setSelectionRange(place, place);
+  return page.querySelector("main") && page;
+};
+
+// What tells a node from its siblings: its name, and what a link, a form, a row or an entry leads to.
+const identity = (node) => {
+  if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
+  const first = node.matches("tr, li, details") && node.querySelector("a, summary, td");
+  const names = ["id", "href", "action", "aria-label"].map((name) => node.getAttribute(name));
+  return [node.nodeName, ...names, first && (first.getAttribute("href") || first.textContent.trim())].join("|");
+};
+
+// Makes a node like another one, and keeps what is alike: so the focus stays, what is open, and the place of a reader.
+const liken = (now, next) => {
+  if (now.nodeType !== Node.ELEMENT_NODE) { if (now.data !== next.data) now.data = next.data; return; }
+  for (const { name } of [...now.attributes]) if (!next.hasAttribute(name) && name !== "open") now.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (now.getAttribute(name) !== value && name !== "open") now.setAttribute(name, value);
+  let at = now.firstChild;
+  for (const child of [...next.childNodes]) {
+    let like = at;
+    while (like && identity(like) !== identity(child)) like = like.nextSibling;
+    if (!like) { now.insertBefore(child, at); continue; }
+    while (at !== like) { const gone = at; at = at.nextSibling; gone.remove(); }
+    liken(like, child);
+    at = like.nextSibling;
   }
-  if (push) history.replaceState(null, "", url);
+  while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
+};
+
+// Shows the content of another page in place of the present one.
+const replace = (page) => {
+  const next = page.querySelector("main");
+  improve(next);
+  liken(document.querySelector("main"), next);
+  document.title = page.title;
+};
+
+// Shows another address in place of the page.
+const show = async (url) => {
+  const page = await read(url);
+  if (!page) { location.assign(url); return; }
+  replace(page);
+  history.replaceState(null, "", url);
 };
 
 document.addEventListener("click", async (event) => {
@@ -56,7 +89,7 @@ document.addEventListener("input", (event) => {
   waiting = setTimeout(() => {
     const fields = new URLSearchParams(new FormData(form));
     for (const [name, value] of [...fields]) if (value === "") fields.delete(name);
-    show(`${form.action.split("?")[0]}?${fields}`, true);
+    show(`${form.action.split("?")[0]}?${fields}`);
   }, 300);
 });
 
@@ -79,20 +112,70 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", () => { for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent; });
 
-// Live updates: the server says that something changed, and the page shows it unless someone fills in a form.
-const live = document.querySelector("[data-live]");
-if (live && "EventSource" in window) {
-  const source = new EventSource(live.dataset.live);
-  let pending = 0;
-  source.addEventListener("changed", () => {
-    clearTimeout(pending);
-    pending = setTimeout(() => {
-      const active = document.activeElement;
-      if (!active || !active.closest("main form")) show(location.href, false);
-    }, 500);
+// Live updates: the server says that something may have changed, and the page shows it unless it is hidden, or someone uses it.
+const isFilled = (field) => {
+  if (field.type === "file") return field.files.length > 0;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.localName === "select") return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
+  return field.value !== field.defaultValue;
+};
+let isPressed = false;
+addEventListener("pointerdown", () => { isPressed = true; });
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { setTimeout(() => { isPressed = false; }); });
+const isInUse = () => {
+  const [main, active, selection] = [document.querySelector("main"), document.activeElement, getSelection()];
+  return isPressed || Boolean(active && active.closest("main form")) || (!selection.isCollapsed && selection.containsNode(main, true))
+    || [...main.querySelectorAll("input, select, textarea")].some(isFilled);
+};
+
+const follow = (live) => {
+  let [shown, isStale, waiting] = [document.querySelector("main").innerHTML, false, 0];
+  const look = async () => {
+    clearTimeout(waiting);
+    if (!isStale || document.hidden) return;
+    if (isInUse()) { waiting = setTimeout(look, 2000); return; }
+    isStale = false;
+    const address = location.href;
+    const page = await read(address).catch(() => null);
+    if (!page) return;
+    if (document.hidden || isInUse() || address !== location.href) { isStale = true; waiting = setTimeout(look, 2000); return; }
+    const main = page.querySelector("main");
+    if (main.innerHTML === shown) return;
+    shown = main.innerHTML;
+    // What was said when the page was opened is not said again.
+    for (const region of main.querySelectorAll("[role=status], [role=alert]")) region.removeAttribute("role");
+    replace(page);
+  };
+  // A hidden page has no stream: a browser has few connections to a service, and each stream takes one.
+  let source = null;
+  const listen = () => {
+    if (source) source.close();
+    if (document.hidden) return;
+    const opened = source = new EventSource(live);
+    opened.addEventListener("changed", () => {
+      isStale = true;
+      clearTimeout(waiting);
+      waiting = setTimeout(look, 500);
+    });
+    // A browser that is refused does not ask again.
+    for (const change of ["open", "error"]) {
+      opened.addEventListener(change, () => {
+        isFollowed = opened.readyState !== EventSource.CLOSED;
+        reloadLinks(document);
+      });
+    }
+  };
+  listen();
+  document.addEventListener("visibilitychange", () => {
+    listen();
+    isStale = true;
+    look();
   });
-}
+};
 
 for (const stop of document.querySelectorAll("button[data-stop]")) stop.hidden = false;
 proceed(document);
+const live = document.querySelector("[data-live]");
+isFollowed = Boolean(live) && "EventSource" in window;
+if (isFollowed) follow(live.dataset.live);
 improve(document);

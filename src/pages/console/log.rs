@@ -1,9 +1,11 @@
-//! The transparency log: its newest checkpoint with the witnesses' cosignatures, its keys, and the proof of an order's receipt.
+//! The transparency log: its checkpoints with the witnesses' cosignatures, its keys, and the proof of an order's receipt.
 
 use maud::{Markup, html};
 use poem::Response;
 use poem::http::StatusCode;
 
+use super::checkpoints::{self, Checkpoints};
+use super::parts::key_name;
 use super::proof::{self, Keys, Proof};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
@@ -34,13 +36,8 @@ impl Checkpoint {
     }
 
     fn is_signed_by(&self, verifier_key: &str) -> bool {
-        self.signers.iter().any(|signer| signer == name(verifier_key))
+        self.signers.iter().any(|signer| signer == key_name(verifier_key))
     }
-}
-
-/// Returns the name in a verifier key.
-fn name(verifier_key: &str) -> &str {
-    verifier_key.split('+').next().unwrap_or_default()
 }
 
 /// Everything that the page shows of a log.
@@ -48,6 +45,7 @@ struct Shown {
     keys: Keys,
     note: String,
     checkpoint: Checkpoint,
+    published: Checkpoints,
 }
 
 pub fn add(site: Site) -> Site {
@@ -62,7 +60,8 @@ async fn load(visit: &Visit, shard: &str) -> Result<Option<Shown>, Refusal> {
         Ok((keys, note)) => {
             let note = String::from_utf8_lossy(&note.into_bytes()).into_owned();
             let checkpoint = Checkpoint::read(&note).ok_or_else(|| Refusal::of_field("shard", "has an unreadable checkpoint"))?;
-            Ok(Some(Shown { keys, note, checkpoint }))
+            let published = checkpoints::load(visit, shard).await?;
+            Ok(Some(Shown { keys, note, checkpoint, published }))
         }
         Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
         Err(refusal) => Err(refusal),
@@ -142,6 +141,7 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
                 button { "Prove the receipt" }
             }
         }
+        @if let Some(shown) = shown { (checkpoints::past(&visit.query, &shown.published)) }
         h2 { "Verify everything" }
         p { "These commands compare every table with the log, and derive a table from the log again. They run beside the service." }
         ul {
@@ -153,7 +153,7 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
     layout::page(visit, "Transparency log", &body)
 }
 
-fn checkpoint(Shown { keys, note, checkpoint }: &Shown) -> Markup {
+fn checkpoint(Shown { keys, note, checkpoint, .. }: &Shown) -> Markup {
     let witnesses: Vec<_> = keys
         .witnesses
         .iter()
@@ -162,7 +162,7 @@ fn checkpoint(Shown { keys, note, checkpoint }: &Shown) -> Markup {
                 true => html! { span class="badge good" { "Cosigned" } },
                 false => html! { span class="badge wait" { "Not yet" } },
             };
-            vec![html! { (name(key)) }, state, html! { code { (key) } }]
+            vec![html! { (key_name(key)) }, state, html! { code { (key) } }]
         })
         .collect();
     let own: Vec<_> = keys

@@ -4,8 +4,11 @@ mod account;
 mod accounts;
 mod audit;
 mod catalogue;
+mod checkpoints;
+mod erasures;
 mod event;
 mod ip_blocks;
+mod live;
 mod log;
 mod login;
 mod money;
@@ -21,13 +24,16 @@ mod reconciliation;
 mod replays;
 mod search;
 
+use tokio_util::sync::CancellationToken;
+
 use super::site::Site;
 
-/// Adds all pages of the console.
-pub fn add(site: Site, has_open_id: bool) -> Site {
+/// Adds all pages of the console. Their streams end when `stop` is cancelled.
+pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
     let site = reconciliation::add(money::add(catalogue::add(site)));
     let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
-    let site = log::add(replays::add(operations::add(site)));
-    operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))))
+    let site = log::add(erasures::add(replays::add(operations::add(site))));
+    let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
+    live::add(site, stop)
 }

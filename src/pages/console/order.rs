@@ -109,6 +109,7 @@ fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: O
     };
     let is_past = any.as_of_position.is_some();
     let body = html! {
+        @if !is_past { (layout::live(visit)) }
         (layout::problem(refusal))
         @if let Some(position) = any.as_of_position {
             p.notice.wait {

@@ -19,6 +19,7 @@ pub async fn show(visit: Visit) -> PageResult {
         visit.list::<Value>("/admin/v1/accounts?limit=1", "accounts"),
     )?;
     let body = html! {
+        (layout::live(&visit))
         (search_box(&Filled { form: &visit.query, refusal: None }))
         div.figures {
             (counted("Approvals that wait", approvals.total, "/console/approvals"))

@@ -94,6 +94,11 @@ fn search_for(text: &str) -> String {
     format!("/console/search?{query}")
 }
 
+/// Returns the name in a verifier key of the log or of a witness.
+pub fn key_name(verifier_key: &str) -> &str {
+    verifier_key.split('+').next().unwrap_or_default()
+}
+
 /// Links to an account.
 pub fn account(id: i64) -> Markup {
     html! { a href={ "/console/accounts/" (id) } { "Account " (id) } }

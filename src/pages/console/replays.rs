@@ -176,6 +176,7 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
     let fields = Filled { form, refusal };
     let is_admin = visit.operator().is_ok_and(|operator| operator.may(Role::Admin));
     let body = html! {
+        @if shown.count.is_none() { (layout::live(visit)) }
         (layout::problem(refusal))
         p { "A replay delivers past events to a webhook again, with the same bytes, at a limited rate." }
         @if is_admin {

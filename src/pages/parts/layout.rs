@@ -20,14 +20,22 @@ struct Frame {
     /// Path of the start page.
     start: &'static str,
     sign_out: &'static str,
+    /// Path of the stream that says when a page should look again.
+    live: &'static str,
     /// Entries of the navigation: path and name.
     entries: &'static [(&'static str, &'static str)],
 }
 
-static PORTAL: Frame = Frame { name: "Rewards Portal", start: "/portal", sign_out: "/portal/logout", entries: PORTAL_ENTRIES };
+static PORTAL: Frame =
+    Frame { name: "Rewards Portal", start: "/portal", sign_out: "/portal/logout", live: "/portal/live", entries: PORTAL_ENTRIES };
 
-static CONSOLE: Frame =
-    Frame { name: "Rewards Console", start: "/console", sign_out: "/console/logout", entries: CONSOLE_ENTRIES };
+static CONSOLE: Frame = Frame {
+    name: "Rewards Console",
+    start: "/console",
+    sign_out: "/console/logout",
+    live: "/console/live",
+    entries: CONSOLE_ENTRIES,
+};
 
 fn frame(path: &str) -> &'static Frame {
     if is_under(path, CONSOLE.start) { &CONSOLE } else { &PORTAL }
@@ -58,6 +66,7 @@ const CONSOLE_ENTRIES: &[(&str, &str)] = &[
     ("/console/bank-statements", "Bank statements"),
     ("/console/operations", "Operations"),
     ("/console/replays", "Replays"),
+    ("/console/erasures", "Erasures"),
     ("/console/log", "Transparency log"),
     ("/console/ip-blocks", "Blocked addresses"),
     ("/console/operators", "Operators"),
@@ -65,7 +74,7 @@ const CONSOLE_ENTRIES: &[(&str, &str)] = &[
     ("/console/account", "Your sign-in"),
 ];
 
-/// Notices that a redirect can ask for, as `?done=<name>`. The text of a query never reaches a page.
+/// Notices that a redirect can ask for, as `?done=<name>`, by name. The text of a query never reaches a page.
 const DONE: &[(&str, &str)] = &[
     ("adjusted", "The balance is corrected."),
     ("approval-needed", "Nothing has moved yet. The amount is above the limit, so another operator must approve it."),
@@ -75,31 +84,31 @@ const DONE: &[(&str, &str)] = &[
     ("created", "Created."),
     ("deleted", "Deleted."),
     ("ended", "The session has ended."),
+    ("funded", "The wallet is funded."),
+    ("imported", "The statement is imported. Its lines are matched with the ledger."),
     ("invitation-revoked", "The invitation is revoked."),
     ("invited", "The invitation is sent."),
     ("joined", "Your login is ready. Sign in with your password."),
-    ("password-changed", "The password is changed. Your other sessions have ended."),
-    ("password-set", "The password is changed. Sign in with the new one."),
-    ("funded", "The wallet is funded."),
-    ("imported", "The statement is imported. Its lines are matched with the ledger."),
     ("lifted", "The block is lifted."),
     ("notice", "The notice is saved. This page may show the amount before for some seconds."),
+    ("password-changed", "The password is changed. Your other sessions have ended."),
+    ("password-set", "The password is changed. Sign in with the new one."),
     ("payout-cancelled", "The payout is cancelled. Its amount is back in the wallet."),
     ("payout-requested", "The payout is requested. Its amount is debited from the wallet."),
     ("placed", "The order is placed."),
     ("reject", "Rejected. Nothing has moved."),
     ("removed", "Removed."),
-    ("reset-requested", "If a user has this email address, a mail is on its way."),
     ("replay-cancelled", "The replay is cancelled."),
     ("replayed", "The replay has started. Its deliveries are created step by step."),
+    ("reset-requested", "If a user has this email address, a mail is on its way."),
     ("retried", "The delivery is queued again."),
     ("revoked", "The key is revoked."),
     ("sent", "Sent."),
-    ("settled", "The payout is settled."),
     ("sessions-ended", "All sessions of the user have ended."),
+    ("settled", "The payout is settled."),
     ("signed-out", "You are signed out."),
-    ("two-factor-off", "Two-factor authentication is off."),
     ("token-revoked", "The token is revoked."),
+    ("two-factor-off", "Two-factor authentication is off."),
     ("two-factor-removed", "The second factor is removed."),
 ];
 
@@ -145,7 +154,7 @@ pub fn error_page(path: &str, status: StatusCode, error: &Value) -> String {
 /// Renders the mark of a page that shows changes while it is open. A page that answers a form has none, because its address
 /// cannot be read again.
 pub fn live(visit: &Visit) -> Markup {
-    html! { @if visit.is_read() { div data-live="/portal/live" {} } }
+    html! { @if visit.is_read() { div data-live=(frame(visit.path()).live) {} } }
 }
 
 /// Sets the status of a refusal on a page that shows it.
@@ -219,5 +228,16 @@ fn entry(path: &str, start: &str, target: &str, text: &str) -> Markup {
     html! {
         @if is_here { a href=(target) aria-current="page" { (text) } }
         @else { a href=(target) { (text) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_in_the_order_of_their_names() {
+        assert!(DONE.is_sorted_by_key(|(name, _)| name));
+        assert!(PORTAL_ENTRIES.iter().chain(CONSOLE_ENTRIES).all(|(path, _)| is_under(path, frame(path).start)));
     }
 }

@@ -1,6 +1,7 @@
 //! Things that pages of clients and of operators show alike.
 
 pub mod delivery;
+pub mod live;
 pub mod order;
 pub mod story;
 pub mod transaction;

@@ -98,6 +98,7 @@ async fn list(visit: Visit) -> PageResult {
     let path = format!("/admin/v1/approvals?{filter}&{}", visit.query.only(&["page"]));
     let approvals: List<Approval> = visit.list(&path, "approvals").await?;
     let body = html! {
+        (layout::live(&visit))
         p { "Movements above the limit of the service wait here until a second operator decides about them." }
         (table::filters("/console/approvals", &Filled { form: &visit.query, refusal: None }.select("status", "Status", &STATUSES, "")))
         @if approvals.items.is_empty() {
@@ -150,6 +151,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
     let approval: Approval = visit.get(&format!("/admin/v1/approvals/{id}")).await?;
     let wallet = wallet(visit, approval.wallet_id).await?;
     let body = html! {
+        (layout::live(visit))
         (layout::problem(refusal))
         (facts(&known(&approval)))
         @if approval.is_pending() {

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::erasures;
 use super::replays::{self, Replay};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::values::{figure, grouped};
@@ -146,9 +147,12 @@ async fn show(visit: Visit) -> PageResult {
         html! { (grouped(&sum.to_string())) }
     };
     let body = html! {
+        (layout::live(&visit))
         p.actions {
-            a.button.plain href="/console/operations" { "Reload" }
+            // Only browsers without scripts need it.
+            a.button.plain href="/console/operations" data-reload { "Reload" }
             a href="/console/replays" { "Replays" }
+            a href="/console/erasures" { "Erasures" }
             a href="/console/log" { "Transparency log" }
         }
         (alerts(&state))
@@ -173,7 +177,7 @@ async fn show(visit: Visit) -> PageResult {
         h2 { "Work in progress" }
         @if state.replays.is_empty() { p.quiet { "No replay is running." } }
         @else { (replays::rows("Running replays", &state.replays, false)) }
-        (erasures(&state.unwiped_tables))
+        (erasures::unwiped(&state.unwiped_tables))
         h2 { "Nodes" }
         (tables::nodes(&state))
         h2 { "Blocks and stock" }
@@ -194,18 +198,6 @@ fn alerts(state: &Operations) -> Markup {
         }
         @if state.alerts.is_empty() && state.node.problem.is_none() {
             p.notice.good { "No condition of an alert holds, as far as this node and the database know." }
-        }
-    }
-}
-
-fn erasures(tables: &[String]) -> Markup {
-    html! {
-        @if tables.is_empty() { p.quiet { "No erasure is unfinished." } }
-        @else {
-            p.notice.wait {
-                "An erasure still has to remove deleted data from the files of " (tables.join(", ")) ". Run "
-                code { "rewards-ledger erase" } " again."
-            }
         }
     }
 }
