@@ -63,11 +63,6 @@ impl Approval {
         }
     }
 
-    /// Returns whether the change is a correction of this wallet.
-    pub fn adjusts(&self, wallet_id: i64) -> bool {
-        self.action == "ADJUST" && self.wallet_id == wallet_id
-    }
-
     fn is_pending(&self) -> bool {
         self.status == "PENDING"
     }
