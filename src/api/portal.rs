@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::body::{NoFields, StrictJson};
 use super::credentials::{self, IssueCredential, IssuedCredential, KeyScope};
 use super::error::ApiError;
-use super::outcome::{answered, unexpected};
+use super::idempotency::IdempotencyKey;
+use super::outcome::{answered, made, unexpected};
 use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
@@ -110,16 +111,21 @@ impl Portal {
     /// Create an API key
     ///
     /// Creates an API key for the account. Key and secret are shown only in this response. `scopes`, `expires_at` and
-    /// `allowed_networks` restrict the key; they cannot be changed later. Requires the role owner.
+    /// `allowed_networks` restrict the key; they cannot be changed later. Returns 409 `E_ALREADY_CREATED` for a repeated
+    /// request with the same `Idempotency-Key`. Requires the role owner.
     #[oai(path = "/api-keys", method = "post", operation_id = "create_api_key")]
     async fn create(
         &self,
         caller: Caller<PortalOwner>,
         state: State<'_>,
+        /// Unique key that makes retries safe: a repeated request with the same key creates nothing, and returns 409.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
         let caller = caller.0;
-        credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor()).await
+        let idempotency = key.of(&caller, "/client/api/api-keys", &body.0, made)?;
+        credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor(), idempotency).await
     }
 
     /// Revoke an API key

@@ -89,9 +89,14 @@ async fn show(visit: Visit) -> PageResult {
 /// Makes a change, and leads to the page with a notice, or shows the page again with the refusal.
 async fn change(visit: Visit, method: Method, path: &str, body: &Value, done: &str) -> PageResult {
     visit.user()?;
-    match visit.change::<Value>(method, path, body).await {
+    let changed = visit.change::<Value>(method, path, body).await;
+    outcome(visit, changed, done).await
+}
+
+async fn outcome(visit: Visit, changed: Result<Value, Refusal>, done: &str) -> PageResult {
+    match changed {
         Ok(_) => Ok(redirect(&format!("/portal/team?done={done}"))),
-        Err(refusal) if refusal.is_correctable() => {
+        Err(refusal) if refusal.is_correctable() || refusal.is_undecided() => {
             let team = load(&visit).await?;
             Ok(layout::refused(page(&visit, &team, Some(&refusal)), &refusal))
         }
@@ -101,7 +106,9 @@ async fn change(visit: Visit, method: Method, path: &str, body: &Value, done: &s
 
 async fn invite(visit: Visit) -> PageResult {
     let body = visit.form.json(&[("email", Kind::Text), ("role", Kind::Text)]);
-    change(visit, Method::POST, "/client/api/users/invitations", &body, "invited").await
+    visit.user()?;
+    let invited = visit.change_once::<Value>("/client/api/users/invitations", &visit.form.key(), &body).await;
+    outcome(visit, invited, "invited").await
 }
 
 async fn revoke(visit: Visit) -> PageResult {
@@ -170,8 +177,9 @@ fn new_one(fields: &Filled<'_>) -> Markup {
     html! {
         h2 { "Invite a person" }
         form.card method="post" action="/portal/team/invitations" {
-            (fields.input("email", "Email", "email", "The person gets a link by mail, which expires after 7 days."))
+            (fields.input("email", "Email", "email", "The person gets a link by mail, which expires after 7 days. An earlier link to the address stops."))
             (fields.select("role", "Role", &ROLES, ""))
+            (fields.key())
             button { "Send the invitation" }
         }
     }
