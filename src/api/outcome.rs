@@ -115,6 +115,10 @@ impl From<Rejection> for ApiError {
             Rejection::SecondOperatorRequired => {
                 return ApiError::new(Code::Forbidden).message("You requested this. Another operator must decide it.");
             }
+            Rejection::RequesterRequired => {
+                return ApiError::new(Code::Forbidden)
+                    .message("Another operator requested this. Only that operator can withdraw it.");
+            }
             Rejection::CredentialExpired => Code::ApiKeyExpired,
             Rejection::UserRemoved => Code::InvalidToken,
             Rejection::SecretNotVisible => return secret_not_visible(),

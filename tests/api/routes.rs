@@ -267,6 +267,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/approvals/{id}", ANY),
         of_operators("POST /admin/v1/approvals/{id}/approve", FINANCE),
         of_operators("POST /admin/v1/approvals/{id}/reject", FINANCE),
+        of_operators("POST /admin/v1/approvals/{id}/withdraw", FINANCE),
     ]
 }
 

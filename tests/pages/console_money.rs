@@ -155,6 +155,18 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.sees("Nothing has moved yet.").await;
         browser.sees("You requested this change").await;
         check(&browser, "an own approval").await;
+        browser.open(&format!("{wallet}/adjust")).await;
+        browser.fill("Amount", "3000").await;
+        browser.fill("Reason", "a typing error").await;
+        browser.press("Adjust the balance").await;
+        browser.sees("Nothing has moved yet.").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.press("Movements that wait for approval: 2").await;
+        browser.click("//tr[contains(., 'Adjustment, credit')]//a").await;
+        browser.press("Withdraw this request").await;
+        check(&browser, "the withdrawal of a request").await;
+        browser.press("Withdraw the request").await;
+        browser.sees("Withdrawn. Nothing has moved.").await;
         browser.press("Sign out").await;
 
         enter(&node, &browser, Role::Finance).await;

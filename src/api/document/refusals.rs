@@ -35,6 +35,7 @@ const OWN: &[(&str, &[Code])] = &[
     // Making the movement can fail as the movement itself does.
     ("approve", &[Code::Conflict, Code::InsufficientBalance]),
     ("reject", &[Code::Conflict]),
+    ("withdraw_approval", &[Code::Conflict]),
     ("register_webhook", &[Code::WebhookLimitReached]),
     ("rotate_webhook_token", &[Code::Conflict]),
     ("test_webhook", &[Code::WebhookInactive]),

@@ -101,6 +101,7 @@ const DONE: &[(&str, &str)] = &[
     ("two-factor-off", "Two-factor authentication is off."),
     ("token-revoked", "The token is revoked."),
     ("two-factor-removed", "The second factor is removed."),
+    ("withdraw", "Withdrawn. Nothing has moved."),
 ];
 
 /// Renders a page for the user who is signed in, and `?done=` as a notice.
