@@ -18,7 +18,7 @@ use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
-use super::state::{State, Tag, listed, origin, rows_of};
+use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::last_used;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
@@ -106,6 +106,24 @@ impl Portal {
         let ids: Vec<CredentialId> = found.rows.iter().map(|credential| credential.id).collect();
         let last_used = last_used(pool, &ids).await?;
         Ok(listed(found, page, |credential| ApiKey::of(credential, &last_used)))
+    }
+
+    /// Retrieve an API key
+    ///
+    /// Returns an API key of the account, revoked or not, without its secret.
+    #[oai(path = "/api-keys/:id", method = "get", operation_id = "get_api_key")]
+    async fn get(
+        &self,
+        caller: Caller<PortalUser>,
+        state: State<'_>,
+        /// Unique identifier of the API key.
+        id: Path<i64>,
+    ) -> Result<Reply<ApiKey>, ApiError> {
+        let pool = state.ledger.pool();
+        let found = accounts::find_credential(pool, caller.0.account_id, CredentialId(id.0)).await?;
+        let credential = found.ok_or_else(not_found)?;
+        let last_used = last_used(pool, &[credential.id]).await?;
+        Ok(Reply(ApiKey::of(credential, &last_used)))
     }
 
     /// Create an API key

@@ -250,6 +250,21 @@ impl Team {
         Ok(listed(members(&state, &caller.0, page).await?, page, |member| member))
     }
 
+    /// Retrieve a user
+    ///
+    /// Returns a user of the account. Returns 404 for a removed user.
+    #[oai(path = "/users/:id", method = "get", operation_id = "get_team_member")]
+    async fn get(
+        &self,
+        caller: Caller<PortalUser>,
+        state: State<'_>,
+        /// Unique identifier of the user.
+        id: Path<i64>,
+    ) -> Result<Reply<TeamMember>, ApiError> {
+        let found = users::find_present(state.ledger.pool(), caller.0.account_id, UserId(id.0)).await?;
+        Ok(Reply(view(&state, &caller.0, &found.ok_or_else(not_found)?).await?))
+    }
+
     /// Invite a user
     ///
     /// Sends a mail with a link to the person, who chooses a password there. The invitation expires after 7 days. It replaces

@@ -139,6 +139,26 @@ impl Credentials {
         Ok(listed(found, page, |credential| AccountCredential::of(credential, &last_used)))
     }
 
+    /// Retrieve a credential of an account
+    ///
+    /// Returns an API credential, revoked or not, without its key and secret.
+    #[oai(path = "/accounts/:id/credentials/:credential_id", method = "get", operation_id = "get_credential")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+        /// Unique identifier of the credential.
+        credential_id: Path<i64>,
+    ) -> Result<Reply<AccountCredential>, ApiError> {
+        let pool = state.ledger.pool();
+        let found = accounts::find_credential(pool, AccountId(id.0), CredentialId(credential_id.0)).await?;
+        let credential = found.ok_or_else(not_found)?;
+        let last_used = last_used(pool, &[credential.id]).await?;
+        Ok(Reply(AccountCredential::of(credential, &last_used)))
+    }
+
     /// Require or waive request signatures
     ///
     /// Takes effect with the next request. A credential without a signing secret gets one, which appears only in this

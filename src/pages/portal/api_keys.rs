@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::restrictions::{self, Restricted};
 use super::webhook::{ALL, Webhook, may};
 use crate::pages::call::{List, Refusal};
-use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, facts, once, time, time_or_none};
 use crate::pages::parts::{layout, table};
@@ -159,19 +159,8 @@ fn actions(key: &ApiKey) -> Markup {
     }
 }
 
-/// Finds a key in the list, because the API has no operation that returns one.
-async fn find(visit: &Visit, id: i64) -> Result<ApiKey, Stop> {
-    let mut number = 1;
-    loop {
-        let keys: List<ApiKey> = visit.list(&format!("/client/api/api-keys?limit=100&page={number}"), "api_keys").await?;
-        if let Some(key) = keys.items.into_iter().find(|key| key.id == id) {
-            return Ok(key);
-        }
-        if number >= keys.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
+async fn find(visit: &Visit, id: i64) -> Result<ApiKey, Refusal> {
+    visit.get(&format!("/client/api/api-keys/{id}")).await
 }
 
 /// Names the webhooks that are linked to a key.

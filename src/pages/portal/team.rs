@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::webhook::may;
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::Kind;
-use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{facts, time, words};
 use crate::pages::parts::{layout, table};
@@ -228,24 +228,9 @@ fn policy(policy: Policy, is_owner: bool) -> Markup {
     }
 }
 
-/// Finds a user in the list, because the API has no operation that returns one.
-async fn find(visit: &Visit, id: i64) -> Result<Member, Stop> {
-    let mut number = 1;
-    loop {
-        let members: List<Member> = visit.list(&format!("/client/api/users?limit=100&page={number}"), "users").await?;
-        if let Some(member) = members.items.into_iter().find(|member| member.id == id) {
-            return Ok(member);
-        }
-        if number >= members.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
-}
-
 async fn member(visit: Visit) -> PageResult {
     visit.user()?;
-    let member = find(&visit, visit.id("id")?).await?;
+    let member: Member = visit.get(&format!("/client/api/users/{}", visit.id("id")?)).await?;
     let chosen = crate::pages::form::Form::from_pairs(vec![("role".to_owned(), member.role.clone())]);
     let fields = Filled { form: &chosen, refusal: None };
     let body = html! {
