@@ -91,22 +91,30 @@ pub struct ApprovalRejected {
     pub reason_hash: Option<String>,
 }
 
+/// The withdrawal by the operator who made the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalWithdrawn {
+    pub withdrawn_by: Actor,
+}
+
 /// Status of an approval, without its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ApprovalStatus {
     Pending,
     Granted,
     Rejected,
+    Withdrawn,
 }
 
 impl ApprovalStatus {
-    pub const ALL: [ApprovalStatus; 3] = [Self::Pending, Self::Granted, Self::Rejected];
+    pub const ALL: [ApprovalStatus; 4] = [Self::Pending, Self::Granted, Self::Rejected, Self::Withdrawn];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Granted => "GRANTED",
             Self::Rejected => "REJECTED",
+            Self::Withdrawn => "WITHDRAWN",
         }
     }
 
@@ -144,11 +152,31 @@ impl Approval {
     /// # Errors
     /// Rejects a request that is decided or expired, and the actor who made it.
     pub fn require_decision_by(&self, actor: Actor, now: DateTime<Utc>) -> Result<(), Rejection> {
+        self.require_pending(now)?;
+        match self.requested.requested_by == actor {
+            true => Err(Rejection::SecondOperatorRequired),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that this actor may withdraw the request now.
+    ///
+    /// # Errors
+    /// Rejects a request that is decided or expired, and every actor but the one who made it.
+    pub fn require_withdrawal_by(&self, actor: Actor, now: DateTime<Utc>) -> Result<(), Rejection> {
+        self.require_pending(now)?;
+        match self.requested.requested_by == actor {
+            true => Ok(()),
+            false => Err(Rejection::RequesterRequired),
+        }
+    }
+
+    fn require_pending(&self, now: DateTime<Utc>) -> Result<(), Rejection> {
         match self.status {
             ApprovalStatus::Granted => Err(Rejection::Conflict("the approval is granted already")),
             ApprovalStatus::Rejected => Err(Rejection::Conflict("the approval is rejected already")),
+            ApprovalStatus::Withdrawn => Err(Rejection::Conflict("the approval is withdrawn already")),
             ApprovalStatus::Pending if !self.is_pending_at(now) => Err(Rejection::Conflict("the approval has expired")),
-            ApprovalStatus::Pending if self.requested.requested_by == actor => Err(Rejection::SecondOperatorRequired),
             ApprovalStatus::Pending => Ok(()),
         }
     }
@@ -180,6 +208,7 @@ pub fn evolve(state: Option<Approval>, id: ApprovalId, event: &ApprovalEvent, at
         ApprovalEvent::ApprovalRequested(_) => return Some(approval),
         ApprovalEvent::ApprovalGranted(e) => (ApprovalStatus::Granted, e.granted_by, e.transaction_id),
         ApprovalEvent::ApprovalRejected(e) => (ApprovalStatus::Rejected, e.rejected_by, None),
+        ApprovalEvent::ApprovalWithdrawn(e) => (ApprovalStatus::Withdrawn, e.withdrawn_by, None),
     };
     approval.status = status;
     approval.decided_by = Some(decided_by);
@@ -197,6 +226,7 @@ crate::codec::stream_events! {
         ApprovalRequested = 1,
         ApprovalGranted = 1,
         ApprovalRejected = 1,
+        ApprovalWithdrawn = 1,
     }
 }
 

@@ -9,6 +9,8 @@ pub enum Rejection {
     CredentialRevoked,
     #[error("another operator must decide the approval than the one who requested it")]
     SecondOperatorRequired,
+    #[error("only the operator who requested the approval can withdraw it")]
+    RequesterRequired,
     #[error("the credential has expired")]
     CredentialExpired,
     #[error("the user was removed")]

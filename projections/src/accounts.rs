@@ -177,6 +177,12 @@ pub async fn list_credentials(pool: &PgPool, account_id: AccountId, page: Page) 
     page::fetch(pool, conditions, "id", page).await
 }
 
+/// Finds a credential of an account.
+pub async fn find_credential(pool: &PgPool, account_id: AccountId, id: CredentialId) -> Result<Option<Credential>, sqlx::Error> {
+    let query = select(concat!(credential_tables!(), " WHERE account_id = $1 AND id = $2"));
+    first(query.bind(account_id).bind(id), pool).await
+}
+
 pub async fn find(pool: &PgPool, id: AccountId) -> Result<Option<(ShardId, Account)>, sqlx::Error> {
     first(select("FROM accounts WHERE id = $1").bind(id), pool).await
 }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::approval::{Approval, ApprovalEvent, ApprovalRequested, ApprovalStatus, evolve};
-use ledger_events::{Actor, ApprovalId, PayoutId, ShardId};
+use ledger_events::{Actor, ApprovalId, PayoutId, ShardId, WalletId};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
@@ -96,14 +96,22 @@ pub async fn find(pool: &PgPool, shard: ShardId, id: ApprovalId) -> Result<Optio
     first(select("FROM approvals WHERE shard_id = $1 AND id = $2").bind(shard).bind(id), pool).await
 }
 
-/// Filter of a list of approvals. An undecided one is pending before its expiry, and expired from then on.
+/// Status by which approvals are listed. An undecided one is pending before its expiry, and expired from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApprovalFilter {
-    All,
+pub enum ListedStatus {
     Pending,
     Expired,
     Granted,
     Rejected,
+    Withdrawn,
+}
+
+/// Filter of a list of approvals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApprovalFilter {
+    pub status: Option<ListedStatus>,
+    pub wallet_id: Option<WalletId>,
+    pub payout_id: Option<PayoutId>,
 }
 
 /// Lists one page of approvals, newest first, with the total.
@@ -116,17 +124,26 @@ pub async fn list(
 ) -> Result<Listed<Approval>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM approvals WHERE shard_id = ").push_bind(shard);
-        let status = match filter {
-            ApprovalFilter::All => None,
-            ApprovalFilter::Pending | ApprovalFilter::Expired => Some(ApprovalStatus::Pending),
-            ApprovalFilter::Granted => Some(ApprovalStatus::Granted),
-            ApprovalFilter::Rejected => Some(ApprovalStatus::Rejected),
-        };
+        let status = filter.status.map(|status| match status {
+            ListedStatus::Pending | ListedStatus::Expired => ApprovalStatus::Pending,
+            ListedStatus::Granted => ApprovalStatus::Granted,
+            ListedStatus::Rejected => ApprovalStatus::Rejected,
+            ListedStatus::Withdrawn => ApprovalStatus::Withdrawn,
+        });
         page::equals(query, "status", status.map(ApprovalStatus::as_str));
-        match filter {
-            ApprovalFilter::Pending => _ = query.push(" AND expires_at > ").push_bind(now),
-            ApprovalFilter::Expired => _ = query.push(" AND expires_at <= ").push_bind(now),
-            ApprovalFilter::All | ApprovalFilter::Granted | ApprovalFilter::Rejected => {}
+        match filter.status {
+            Some(ListedStatus::Pending) => _ = query.push(" AND expires_at > ").push_bind(now),
+            Some(ListedStatus::Expired) => _ = query.push(" AND expires_at <= ").push_bind(now),
+            _ => {}
+        }
+        // The account has an index.
+        if let Some(id) = filter.wallet_id {
+            query.push(" AND account_id = (SELECT account_id FROM wallets WHERE shard_id = ").push_bind(shard);
+            query.push(" AND id = ").push_bind(id).push(") AND (requested->>'wallet_id')::bigint = ").push_bind(id);
+        }
+        if let Some(id) = filter.payout_id {
+            query.push(" AND account_id = (SELECT account_id FROM payouts WHERE shard_id = ").push_bind(shard);
+            query.push(" AND id = ").push_bind(id).push(") AND payout_id = ").push_bind(id);
         }
     };
     page::fetch(pool, conditions, "id", page).await

@@ -18,6 +18,11 @@ pub async fn list(pool: &PgPool, account_id: AccountId, page: Page) -> Result<Li
     page::fetch(pool, conditions, "id", page).await
 }
 
+/// Finds a user of an account who was not removed.
+pub async fn find_present(pool: &PgPool, account_id: AccountId, id: UserId) -> Result<Option<User>, sqlx::Error> {
+    first(select("FROM users WHERE id = $1 AND account_id = $2 AND NOT is_removed").bind(id).bind(account_id), pool).await
+}
+
 pub async fn find(pool: &PgPool, id: UserId) -> Result<Option<(ShardId, User)>, sqlx::Error> {
     first(select("FROM users WHERE id = $1").bind(id), pool).await
 }

@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use super::error::ApiError;
 use super::fields::body;
 use super::limits::Reader;
-use super::outcome::{answered, unexpected};
+use super::outcome::{made_once, unexpected};
 use super::problems::Read;
 use super::readers::{date_time, line, list, one_of};
 use super::reply::{Created, NoStore};
 use super::scalars::Timestamp;
 use super::state::{ApiState, origin, time};
-use crate::ledger::{CommandResult, WriteError, commands};
+use crate::ledger::{Idempotency, WriteError, commands};
 use crate::secrets::seal::{Secret, random_secret};
 
 /// Maximum number of keys drawn for one credential. Two keys share their first 8 characters once in billions of draws.
@@ -68,7 +68,7 @@ impl From<KeyScope> for Scope {
 
 body! {
     /// A new API credential.
-    #[derive(Object)]
+    #[derive(Object, Serialize)]
     pub struct IssueCredential {
         /// Name of the credential, for people to recognize it.
         pub name: String = required(line(1..=100)),
@@ -158,13 +158,17 @@ fn random_key() -> Secret {
     Secret::new(hex::encode(rand::random::<[u8; 16]>()))
 }
 
-/// Issues a credential for an account. Key and secret appear only in this response.
+/// Issues a credential for an account. Key and secret appear only in this response, and are not stored.
+///
+/// # Errors
+/// 409 if an earlier request with the same idempotency key issued it.
 pub async fn issue(
     state: &ApiState,
     shard: ShardId,
     account_id: AccountId,
     request: &IssueCredential,
     actor: Actor,
+    idempotency: Option<Idempotency>,
 ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
     let (api_secret, restrictions) = (random_secret(), request.restrictions()?);
     for draws_left in (0..DRAWS).rev() {
@@ -176,13 +180,13 @@ pub async fn issue(
             api_secret: api_secret.clone(),
             restrictions: restrictions.clone(),
         };
-        let answer = match state.ledger.execute(shard, command, origin(actor)).await {
+        let reply = match state.ledger.submit(shard, command, origin(actor), idempotency).await {
             Err(WriteError::Refused) if draws_left > 0 => continue,
-            answer => answer?,
+            reply => reply?,
         };
-        let issued = answered!(answer, CommandResult::Credential(credential) => credential)?;
+        let id = made_once(reply)?;
         let (api_key, api_secret) = (api_key.expose().to_owned(), api_secret.expose().to_owned());
-        return Ok(NoStore(Created(IssuedCredential { id: issued.id.0, api_key, api_secret })));
+        return Ok(NoStore(Created(IssuedCredential { id, api_key, api_secret })));
     }
     Err(unexpected())
 }

@@ -73,6 +73,7 @@ codes! {
     OrderNotCancellable = 409 "E_ORDER_NOT_CANCELLABLE" "The order is final and cannot be cancelled.";
     DuplicateReference = 409 "E_DUPLICATE_REFERENCE" "The reference is already in use for a different request.";
     IdempotencyInProgress = 409 "E_IDEMPOTENCY_IN_PROGRESS" "An earlier request with this Idempotency-Key is still in progress. Retry later.";
+    AlreadyCreated = 409 "E_ALREADY_CREATED" "An earlier request with this Idempotency-Key created it. Its response cannot be repeated.";
     DeliveryNotFailed = 409 "E_DELIVERY_NOT_FAILED" "Only a failed delivery can be retried.";
     DeliveryAttemptsExhausted = 409 "E_DELIVERY_ATTEMPTS_EXHAUSTED" "The delivery has used all its attempts.";
     WebhookInactive = 409 "E_WEBHOOK_INACTIVE" "The webhook is inactive or deleted.";

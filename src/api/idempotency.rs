@@ -1,4 +1,4 @@
-//! The optional header `Idempotency-Key` of the client API's POST operations.
+//! The optional header `Idempotency-Key` of POST operations.
 
 use poem::{Request, RequestBody};
 use poem_openapi::registry::{MetaParamIn, MetaSchema, MetaSchemaRef};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::ApiError;
 use super::outcome::Render;
-use crate::access::Principal;
+use crate::access::{Operator, Principal};
 use crate::ledger::Idempotency;
 
 const HEADER: &str = "Idempotency-Key";
@@ -36,15 +36,34 @@ impl IdempotencyKey {
         request: &impl Serialize,
         render: Render,
     ) -> Result<Option<Idempotency>, ApiError> {
+        self.within(&caller.account_id.0.to_be_bytes(), path, request, render)
+    }
+
+    /// Returns the data for a request of an operator. The key's scope is the operator, the method (POST) and the path.
+    ///
+    /// # Errors
+    /// 500 if the request cannot be serialized.
+    pub fn of_operator(
+        &self,
+        caller: Operator,
+        path: &str,
+        request: &impl Serialize,
+        render: Render,
+    ) -> Result<Option<Idempotency>, ApiError> {
+        self.within(caller.actor().to_string().as_bytes(), path, request, render)
+    }
+
+    fn within(
+        &self,
+        scope: &[u8],
+        path: &str,
+        request: &impl Serialize,
+        render: Render,
+    ) -> Result<Option<Idempotency>, ApiError> {
         let Some(key) = &self.0 else { return Ok(None) };
-        // No part can contain the newline that separates it from the next, so different keys never hash the same text.
-        let key_hash = Sha256::new()
-            .chain(caller.account_id.0.to_be_bytes())
-            .chain(b"\nPOST\n")
-            .chain(path)
-            .chain(b"\n")
-            .chain(key)
-            .finalize();
+        // An account is eight bytes and an operator is a longer text, and no later part contains the newline that separates
+        // it from the next. So different keys never hash the same text.
+        let key_hash = Sha256::new().chain(scope).chain(b"\nPOST\n").chain(path).chain(b"\n").chain(key).finalize();
         let request = serde_json::to_vec(request).map_err(ApiError::internal)?;
         Ok(Some(Idempotency { key_hash: key_hash.into(), fingerprint: Sha256::digest(request).into(), render }))
     }

@@ -3,6 +3,7 @@
 
 use ledger_events::Rejection;
 use poem_openapi::types::Type;
+use serde::{Deserialize, Serialize};
 
 use super::error::{ApiError, Code};
 use super::reply::Stored;
@@ -28,6 +29,53 @@ pub fn respond<B: Type, const STATUS: u16, const ALSO: u16>(
         Reply::Stored { response, is_replay } => (response, is_replay),
     };
     Ok(Stored::new(response.status, response.body, is_replay))
+}
+
+/// The part that is stored of a response whose other parts are secret.
+#[derive(Deserialize, Serialize)]
+struct Made {
+    id: i64,
+}
+
+/// Renders the id of what a command created, and nothing that its response shows only once.
+pub fn made(result: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    let id = match result {
+        CommandResult::Credential(credential) => credential.id.0,
+        CommandResult::OperatorToken { id } | CommandResult::Invitation { id } => *id,
+        _ => return unrenderable(),
+    };
+    Ok(StoredResponse { status: 201, body: serde_json::to_string(&Made { id })?, is_secret: false })
+}
+
+/// Returns the id of what a command created, and whether an earlier request created it.
+///
+/// # Errors
+/// 500 for an unexpected kind of answer.
+pub fn made_by(reply: Reply) -> Result<(i64, bool), ApiError> {
+    let (response, is_replay) = match reply {
+        Reply::Result(result) => (made(&result).map_err(ApiError::internal)?, false),
+        Reply::Stored { response, is_replay } => (response, is_replay),
+    };
+    let Made { id } = serde_json::from_str(&response.body).map_err(ApiError::internal)?;
+    Ok((id, is_replay))
+}
+
+/// Returns the id of what a command created. Its response has a secret that is not stored.
+///
+/// # Errors
+/// 409 if an earlier request created it, because its secret cannot be shown again.
+pub fn made_once(reply: Reply) -> Result<i64, ApiError> {
+    match made_by(reply)? {
+        (id, false) => Ok(id),
+        (id, true) => Err(already_created(id)),
+    }
+}
+
+/// The refusal of a request that an earlier one with its key has carried out.
+pub fn already_created(id: i64) -> ApiError {
+    let message =
+        format!("An earlier request with this Idempotency-Key created it, with the ID {id}. Its response cannot be repeated.");
+    ApiError::new(Code::AlreadyCreated).message(message)
 }
 
 /// Extracts the value of an answer that can only have one variant; any other variant is a 500.
@@ -66,6 +114,10 @@ impl From<Rejection> for ApiError {
             Rejection::CredentialRevoked => Code::Unauthorized,
             Rejection::SecondOperatorRequired => {
                 return ApiError::new(Code::Forbidden).message("You requested this. Another operator must decide it.");
+            }
+            Rejection::RequesterRequired => {
+                return ApiError::new(Code::Forbidden)
+                    .message("Another operator requested this. Only that operator can withdraw it.");
             }
             Rejection::CredentialExpired => Code::ApiKeyExpired,
             Rejection::UserRemoved => Code::InvalidToken,

@@ -12,12 +12,13 @@ use serde::Serialize;
 use super::body::{NoFields, StrictJson};
 use super::credentials::{self, IssueCredential, IssuedCredential, KeyScope};
 use super::error::ApiError;
-use super::outcome::{answered, unexpected};
+use super::idempotency::IdempotencyKey;
+use super::outcome::{answered, made, unexpected};
 use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
-use super::state::{State, Tag, listed, origin, rows_of};
+use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::last_used;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
@@ -107,19 +108,42 @@ impl Portal {
         Ok(listed(found, page, |credential| ApiKey::of(credential, &last_used)))
     }
 
+    /// Retrieve an API key
+    ///
+    /// Returns an API key of the account, revoked or not, without its secret.
+    #[oai(path = "/api-keys/:id", method = "get", operation_id = "get_api_key")]
+    async fn get(
+        &self,
+        caller: Caller<PortalUser>,
+        state: State<'_>,
+        /// Unique identifier of the API key.
+        id: Path<i64>,
+    ) -> Result<Reply<ApiKey>, ApiError> {
+        let pool = state.ledger.pool();
+        let found = accounts::find_credential(pool, caller.0.account_id, CredentialId(id.0)).await?;
+        let credential = found.ok_or_else(not_found)?;
+        let last_used = last_used(pool, &[credential.id]).await?;
+        Ok(Reply(ApiKey::of(credential, &last_used)))
+    }
+
     /// Create an API key
     ///
     /// Creates an API key for the account. Key and secret are shown only in this response. `scopes`, `expires_at` and
-    /// `allowed_networks` restrict the key; they cannot be changed later. Requires the role owner.
+    /// `allowed_networks` restrict the key; they cannot be changed later. Returns 409 `E_ALREADY_CREATED` for a repeated
+    /// request with the same `Idempotency-Key`. Requires the role owner.
     #[oai(path = "/api-keys", method = "post", operation_id = "create_api_key")]
     async fn create(
         &self,
         caller: Caller<PortalOwner>,
         state: State<'_>,
+        /// Unique key that makes retries safe: a repeated request with the same key creates nothing, and returns 409.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
         let caller = caller.0;
-        credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor()).await
+        let idempotency = key.of(&caller, "/client/api/api-keys", &body.0, made)?;
+        credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor(), idempotency).await
     }
 
     /// Revoke an API key

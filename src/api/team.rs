@@ -12,11 +12,12 @@ use serde::Serialize;
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
 use super::fields::body;
-use super::outcome::answered;
+use super::idempotency::IdempotencyKey;
+use super::outcome::{already_created, answered, made, made_by};
 use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::readers::one_of;
-use super::reply::{Created, Listed, Plural, Reply};
+use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::Timestamp;
 use super::security::signed_in;
 use super::sessions::Confirmation;
@@ -27,7 +28,7 @@ use crate::access::one_time_tokens::{self, Invitation as Open};
 use crate::ledger::commands::{ChangeMemberRole, InviteUser, RemoveMember, RevokeInvitation};
 use crate::ledger::outbox::{Mail, random_id};
 use crate::ledger::texts::{self, EMAIL, Texts};
-use crate::ledger::{Command, CommandResult, user_security};
+use crate::ledger::{Command, CommandResult, Idempotency, user_security};
 use crate::secrets::seal::{Secret, random_secret};
 
 /// A user of the own account.
@@ -63,7 +64,7 @@ impl TeamMember {
 
 body! {
     /// A person to invite.
-    #[derive(Object)]
+    #[derive(Object, Serialize)]
     pub(crate) struct InvitePerson {
         /// Email address to send the invitation to, and to log in with afterwards.
         #[oai(validator(pattern = r"^[^\s@\u0000-\u001f\u007f-\u009f]+@[^\s@\u0000-\u001f\u007f-\u009f]+$"))]
@@ -130,11 +131,18 @@ pub(crate) async fn members(state: &ApiState, caller: &Principal, page: Page) ->
     Ok(found.map(|user| TeamMember::new(&user, &emails, &with_two_factor)))
 }
 
-/// Invites a person by mail. The outcome does not tell whether somebody logs in with this address already.
+/// Invites a person by mail. The outcome does not tell whether somebody logs in with this address already. Returns the open
+/// invitation of an earlier request with the same idempotency key.
 ///
 /// # Errors
-/// 403 for a suspended account.
-pub(crate) async fn invite(state: &ApiState, caller: &Principal, body: InvitePerson) -> Result<Invitation, ApiError> {
+/// 403 for a suspended account. 409 if the account has too many open invitations, or if the invitation of the earlier request
+/// is no longer open.
+async fn invite(
+    state: &ApiState,
+    caller: &Principal,
+    body: InvitePerson,
+    idempotency: Option<Idempotency>,
+) -> Result<Stored<Data<Invitation>, 201>, ApiError> {
     let (invited_by, _) = signed_in(caller)?;
     let created_at = one_time_tokens::now(state.ledger.pool()).await?;
     let (id, token, expires_at) = (random_id(), random_secret(), created_at + Mail::INVITATION_LIFETIME);
@@ -148,9 +156,19 @@ pub(crate) async fn invite(state: &ApiState, caller: &Principal, body: InvitePer
         created_at,
         expires_at,
     };
-    execute(state, caller, Command::InviteUser(command)).await?;
-    let (created_at, expires_at) = (created_at.into(), expires_at.into());
-    Ok(Invitation { id, email: body.email, role: body.role, invited_by: invited_by.0, created_at, expires_at })
+    let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
+    let (id, is_replay) = made_by(reply)?;
+    let invitation = match is_replay {
+        true => {
+            let open = invitations(state, caller).await?;
+            open.into_iter().find(|open| open.id == id).ok_or_else(|| already_created(id))?
+        }
+        false => {
+            let (created_at, expires_at) = (created_at.into(), expires_at.into());
+            Invitation { id, email: body.email, role: body.role, invited_by: invited_by.0, created_at, expires_at }
+        }
+    };
+    Ok(Stored::new(201, render(&invitation).map_err(ApiError::internal)?, is_replay))
 }
 
 /// Lists the open invitations of the account, newest first.
@@ -232,18 +250,38 @@ impl Team {
         Ok(listed(members(&state, &caller.0, page).await?, page, |member| member))
     }
 
+    /// Retrieve a user
+    ///
+    /// Returns a user of the account. Returns 404 for a removed user.
+    #[oai(path = "/users/:id", method = "get", operation_id = "get_team_member")]
+    async fn get(
+        &self,
+        caller: Caller<PortalUser>,
+        state: State<'_>,
+        /// Unique identifier of the user.
+        id: Path<i64>,
+    ) -> Result<Reply<TeamMember>, ApiError> {
+        let found = users::find_present(state.ledger.pool(), caller.0.account_id, UserId(id.0)).await?;
+        Ok(Reply(view(&state, &caller.0, &found.ok_or_else(not_found)?).await?))
+    }
+
     /// Invite a user
     ///
-    /// Sends a mail with a link to the person, who chooses a password there. The invitation expires after 7 days. Requires
-    /// the role owner.
+    /// Sends a mail with a link to the person, who chooses a password there. The invitation expires after 7 days. It replaces
+    /// an open one to the same address, whose link stops. An account can have 100 open invitations. Requires the role owner.
     #[oai(path = "/users/invitations", method = "post", operation_id = "invite_user")]
     pub(crate) async fn invite(
         &self,
         caller: Caller<PortalOwner>,
         state: State<'_>,
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first invitation while it is
+        /// open, and 409 `E_ALREADY_CREATED` afterwards.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<InvitePerson>,
-    ) -> Result<Created<Invitation>, ApiError> {
-        Ok(Created(invite(&state, &caller.0, body.0).await?))
+    ) -> Result<Stored<Data<Invitation>, 201>, ApiError> {
+        let idempotency = key.of(&caller.0, "/client/api/users/invitations", &body.0, made)?;
+        invite(&state, &caller.0, body.0, idempotency).await
     }
 
     /// List invitations

@@ -43,6 +43,9 @@ pub enum CommandResult {
     },
     OperatorUser(OperatorUser),
     User(User),
+    Invitation {
+        id: i64,
+    },
     Wallet(Wallet),
     /// `is_new` is false if an earlier funding has the same reference and amount.
     Funding {

@@ -102,6 +102,7 @@ fn owner_of(result: &CommandResult) -> Option<(Owner, i64)> {
         CommandResult::Order(view) => Some((Owner::Account(view.order.placed.account_id), view.order.id.0)),
         CommandResult::Webhook(view) => Some((Owner::Account(view.webhook.account_id), view.webhook.id.0)),
         CommandResult::Beneficiary(view) => Some((Owner::Beneficiary(view.beneficiary.id), view.beneficiary.id.0)),
+        CommandResult::Approval(view) => Some((Owner::Account(view.approval.requested.account_id), view.approval.id.0)),
         CommandResult::Payout(view) => Some((Owner::Beneficiary(view.payout.requested.beneficiary_id), view.payout.id.0)),
         _ => None,
     }

@@ -239,6 +239,18 @@ async fn write_two_factor(conn: &mut PgConnection, id: i64, change: &TwoFactorCh
     Ok(())
 }
 
+/// Finds a user who is not removed.
+pub async fn find_present(pool: &PgPool, id: i64) -> Result<Option<OperatorUser>, sqlx::Error> {
+    let stored: Option<Stored> = sqlx::query_as(
+        "SELECT id, role, email_lookup, password_hash, subject_lookup, totp_hash, created_at, removed_at
+         FROM vault.operator_users WHERE removed_at IS NULL AND id = $1",
+    )
+    .bind(id)
+    .fetch_optional(pool)
+    .await?;
+    stored.map(|stored| Ok(UserRow::try_from(stored)?.public())).transpose()
+}
+
 /// Lists the users who are not removed, the newest first.
 pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<OperatorUser>, sqlx::Error> {
     let total: i64 =

@@ -19,6 +19,13 @@ pub struct NewInvitation {
     pub mac: [u8; 32],
 }
 
+/// An invitation that has neither expired nor ended, sealed.
+#[derive(Clone, Debug)]
+pub struct OpenInvitation {
+    pub id: i64,
+    pub sealed: Vec<u8>,
+}
+
 /// A confirmed second factor, sealed.
 #[derive(Debug)]
 pub struct NewTwoFactor {
@@ -104,6 +111,20 @@ async fn invite(conn: &mut PgConnection, new: &NewInvitation) -> Result<(), sqlx
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Returns the open invitations of these accounts.
+pub async fn open_invitations(
+    conn: &mut PgConnection,
+    accounts: &[AccountId],
+) -> Result<Vec<(AccountId, OpenInvitation)>, sqlx::Error> {
+    let open: Vec<(AccountId, i64, Vec<u8>)> = sqlx::query_as(
+        "SELECT account_id, id, sealed FROM vault.invitations WHERE account_id = ANY($1) AND expires_at > clock_timestamp()",
+    )
+    .bind(accounts)
+    .fetch_all(conn)
+    .await?;
+    Ok(open.into_iter().map(|(account_id, id, sealed)| (account_id, OpenInvitation { id, sealed })).collect())
 }
 
 /// Deletes the tokens by which a user could set another password.

@@ -56,6 +56,20 @@ impl Refusal {
         matches!(self.code.as_str(), "E_OUTCOME_UNKNOWN" | "E_IDEMPOTENCY_IN_PROGRESS")
     }
 
+    /// Says in plain words what became of a form that was sent under a key.
+    #[must_use]
+    pub fn of_keyed_form(mut self) -> Refusal {
+        if self.is_undecided() {
+            self.message = "It is not known yet whether this took effect. Send the form again: it takes effect once.".to_owned();
+        } else if self.code == "E_IDEMPOTENCY_KEY_REUSED" {
+            self.message =
+                "This form was already sent, with other values, and took effect. Check what it did before you send it \
+                again."
+                    .to_owned();
+        }
+        self
+    }
+
     /// Returns the refusal in the form of the envelope's `error`.
     pub fn as_error(&self) -> Value {
         json!({ "code": self.code, "message": self.message, "messages": self.messages })

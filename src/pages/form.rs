@@ -1,8 +1,28 @@
-//! The fields of a form, and the JSON body that they stand for.
+//! The fields of a form, the JSON body that they stand for, and the key under which a form takes effect once.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// Name of the hidden field that makes a repeated form the same one.
+pub const KEY: &str = "idempotency_key";
+
+/// Time for which a form can be sent. The API knows a key for 24 hours, and a form that is repeated later would take effect
+/// again.
+const MAX_AGE: TimeDelta = TimeDelta::hours(23);
+
+/// Creates the key of a form, under which it takes effect once. The key has the time at which the form was shown.
+pub fn new_key() -> String {
+    format!("form-{}", Uuid::now_v7())
+}
+
+/// Returns whether a key belongs to a form that was shown too long ago.
+pub fn is_outdated(key: &str, now: DateTime<Utc>) -> bool {
+    let id = key.strip_prefix("form-").and_then(|id| id.parse::<Uuid>().ok());
+    let shown = id.and_then(|id| id.get_timestamp()).and_then(|at| i64::try_from(at.to_unix().0).ok());
+    shown.is_some_and(|seconds| now.timestamp() - seconds > MAX_AGE.num_seconds())
+}
 
 /// Type of a field in the body of the API.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +57,11 @@ impl Form {
     /// Returns the first value of a field, or an empty text.
     pub fn value(&self, name: &str) -> &str {
         self.text(name).unwrap_or_default()
+    }
+
+    /// Returns the key of the form, or a new one if it has none.
+    pub fn key(&self) -> String {
+        self.text(KEY).map_or_else(new_key, ToOwned::to_owned)
     }
 
     /// Returns the first value of a field that is not empty, with the white space at its ends.
@@ -116,6 +141,14 @@ mod tests {
         ];
         let json = r#"{"bad":"1e","denomination":10.50,"note":"a b","password":" a b ","product_id":7}"#;
         assert_eq!(form.json(&fields), serde_json::from_str::<Value>(json).unwrap_or_default());
+    }
+
+    #[test]
+    fn a_form_can_be_sent_for_a_day() {
+        let (key, now) = (new_key(), Utc::now());
+        assert!(!is_outdated(&key, now) && !is_outdated(&key, now + TimeDelta::hours(22)));
+        assert!(is_outdated(&key, now + TimeDelta::hours(24)));
+        assert!(!is_outdated("a key of another form", now) && !is_outdated(&format!("form-{}", Uuid::new_v4()), now));
     }
 
     #[test]

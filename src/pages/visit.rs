@@ -1,12 +1,13 @@
 //! A request for a page: who makes it, its fields, and the calls of the API that it makes.
 
+use chrono::Utc;
 use poem::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use poem::{Request, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::call::{Answered, List, Refusal};
-use super::form::Form;
+use super::form::{self, Form};
 use super::outcome::{PageResult, Stop};
 use crate::access::{ClientIdentity, ConsoleSession, Operator, Principal};
 use crate::api::{Inner, Source, body};
@@ -142,9 +143,14 @@ impl Visit {
 
     /// Makes a change under an idempotency key, for an operation whose response has no `data`.
     pub async fn answer_once(&self, path: &str, key: &str, body: &Value) -> Result<Answered, Refusal> {
+        if form::is_outdated(key, Utc::now()) {
+            let message = "This form was opened about a day ago. Check whether it was sent before. If it was not, send it again.";
+            return Err(Refusal::new(StatusCode::CONFLICT, "E_CONFLICT", message));
+        }
         let unreadable = |_| Refusal::of_field("idempotency_key", "is not valid");
         let key = HeaderValue::from_str(key).map_err(unreadable)?;
-        self.send(Method::POST, path, Some(json(body)), &[(HeaderName::from_static("idempotency-key"), key)]).await
+        let headers = [(HeaderName::from_static("idempotency-key"), key)];
+        self.send(Method::POST, path, Some(json(body)), &headers).await.map_err(Refusal::of_keyed_form)
     }
 
     async fn send(

@@ -188,3 +188,82 @@ async fn of_two_simultaneous_decisions_one_counts() {
     let expected = if approved.status == 200 { "3500.00" } else { "1000.00" };
     assert_eq!(world.balance().await, expected);
 }
+
+#[tokio::test]
+async fn an_adjustment_under_one_key_is_made_once() {
+    let world = World::start().await;
+    let adjust = async |token: &Secret, key: &str, amount: &str| {
+        let body = json!({"type": "CREDIT", "amount": amount, "reason": "a mistake"});
+        let path = format!("/admin/v1/wallets/{}/adjust", world.setup.wallet_id);
+        let request = world.node.request("POST", &path).bearer_auth(token.expose()).header("Idempotency-Key", key);
+        world.node.send(request.json(&body)).await
+    };
+    for (amount, status) in [("1.00", 201), ("5000.00", 202)] {
+        let (first, second) = tokio::join!(adjust(&world.ada, amount, amount), adjust(&world.ada, amount, amount));
+        assert_eq!(first.data(status), second.data(status));
+        let mut replayed = [first.header("idempotent-replayed"), second.header("idempotent-replayed")];
+        replayed.sort_unstable();
+        assert_eq!(replayed, ["", "true"]);
+        adjust(&world.ada, amount, "2.00").await.refused(422, "E_IDEMPOTENCY_KEY_REUSED");
+    }
+    assert_eq!((world.balance().await.as_str(), world.listed("PENDING").await.len()), ("1001.00", 1));
+    // A key counts within its operator.
+    adjust(&world.grace, "1.00", "1.00").await.data(201);
+    assert_eq!(world.balance().await, "1002.00");
+
+    let kept: Vec<Vec<u8>> =
+        sqlx::query_scalar("SELECT body FROM idempotency_keys").fetch_all(world.node.ledger.pool()).await.unwrap();
+    assert!(kept.len() == 3 && kept.iter().all(|body| !String::from_utf8_lossy(body).contains("mistake")), "{kept:?}");
+}
+
+#[tokio::test]
+async fn only_the_requester_withdraws_a_request_and_only_while_it_is_pending() {
+    let world = World::start().await;
+    let requested = world.fund(&world.ada, "2500.00", "large").await.data(202);
+    let id = &requested["id"];
+    world.decide(&world.grace, id, "withdraw").await.refused(403, "E_FORBIDDEN");
+    let withdrawn = world.decide(&world.ada, id, "withdraw").await.data(200);
+    assert_eq!((&withdrawn["status"], &withdrawn["decided_by"]), (&json!("WITHDRAWN"), &requested["requested_by"]));
+    assert_eq!(world.last_events(1).await[0].0, "ApprovalWithdrawn");
+    assert_eq!(world.decide(&world.ada, id, "withdraw").await.data(200), withdrawn);
+    for decision in ["approve", "reject"] {
+        world.decide(&world.grace, id, decision).await.refused(409, "E_CONFLICT");
+    }
+    assert_eq!((world.listed("WITHDRAWN").await, world.listed("PENDING").await.len()), (vec![withdrawn], 0));
+    // The reference is free again.
+    let again = world.fund(&world.grace, "2500.00", "large").await.data(202);
+    world.decide(&world.ada, &again["id"], "approve").await.data(200);
+    world.decide(&world.grace, &again["id"], "withdraw").await.refused(409, "E_CONFLICT");
+    assert_eq!(world.balance().await, "3500.00");
+}
+
+#[tokio::test]
+async fn approvals_are_found_by_wallet_and_by_payout() {
+    let world = World::start().await;
+    let other = world.node.setup().await;
+    world.fund(&world.ada, "2000.00", "more").await.data(201);
+    let adjusted = world.adjust(&world.ada, "CREDIT", "2500.00").await.data(202);
+    let body = json!({"amount": "2500.00", "reference": "other"});
+    let path = format!("/wallets/{}/fund", other.wallet_id);
+    let of_other = world.ask(&world.ada, "POST", &path, body).await.data(202);
+    let person =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let client = &world.setup.client;
+    let person = world.node.client(client, "POST", "/beneficiaries", person).await.data(201)["id"].clone();
+    let payout = json!({"beneficiary_id": person, "wallet_id": world.setup.wallet_id, "amount": "2200.00"});
+    let payout = world.node.client(client, "POST", "/payouts", payout).await.data(201)["id"].clone();
+    let settled = world.ask(&world.ada, "PUT", &format!("/payouts/{payout}"), json!({"status": "PAID"})).await.data(202);
+
+    for (filter, expected) in [
+        (format!("wallet_id={}", world.setup.wallet_id), vec![&settled, &adjusted]),
+        (format!("status=PENDING&wallet_id={}", other.wallet_id), vec![&of_other]),
+        (format!("payout_id={payout}"), vec![&settled]),
+        (format!("status=GRANTED&payout_id={payout}"), vec![]),
+        (format!("wallet_id={}&payout_id={payout}", other.wallet_id), vec![]),
+        ("wallet_id=999999".to_owned(), vec![]),
+    ] {
+        let found = world.ask(&world.ada, "GET", &format!("/approvals?{filter}"), Value::Null).await;
+        assert_eq!(found.header("x-total-count"), expected.len().to_string(), "{filter}");
+        assert_eq!(found.data(200)["approvals"], json!(expected), "{filter}");
+    }
+}

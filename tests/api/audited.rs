@@ -119,6 +119,7 @@ fn table(things: &Things) -> Vec<Change> {
             Json(json!({"reason": "r"})),
             &["ApprovalRejected"],
         ),
+        change("POST /admin/v1/approvals/{id}/withdraw", &[&json!("an own approval")], None, &["ApprovalWithdrawn"]),
         change("PUT /admin/v1/payouts/{id}", &[&of("payouts")], Json(json!({"status": "PAID"})), &["PayoutPaid"]),
         change(
             "POST /admin/v1/webhooks/{id}/replays",
@@ -179,13 +180,13 @@ async fn enrol(node: &Node, id: i64) {
     run(&node.ledger, commands::EnableOperatorTwoFactor { id, secret, step: 1, recovery_codes: vec![], session_id: 0 }).await;
 }
 
-/// Requests an approval as an operator of the configuration.
-async fn requested(node: &Node, wallet_id: i64) -> i64 {
+/// Requests an approval as an operator.
+async fn requested(node: &Node, wallet_id: i64, operator: i64) -> i64 {
     let (direction, amount) = (Direction::Credit, "2.00".parse().unwrap());
     let adjust = commands::AdjustWallet { wallet_id: WalletId(wallet_id), direction, amount, reason: Secret::new("r") };
     let limits = Arc::new("1".parse().unwrap());
     let command = commands::Supervise { change: commands::MoneyChange::Adjust(adjust), limits };
-    let origin = Origin { actor: Actor::Operator(0), request_id: "test".to_owned() };
+    let origin = Origin { actor: Actor::Operator(operator), request_id: "test".to_owned() };
     let CommandResult::Approval(view) = node.ledger.execute(FIRST_SHARD, command, origin).await.unwrap() else { panic!() };
     view.approval.id.0
 }
@@ -203,8 +204,8 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
         .unwrap();
 
     let mut made: Vec<(&str, Value)> = vec![];
-    for name in ["an approval", "another approval"] {
-        made.push((name, json!(requested(&node, world.things["wallets"]).await)));
+    for (name, requester) in [("an approval", 0), ("another approval", 0), ("an own approval", operator)] {
+        made.push((name, json!(requested(&node, world.things["wallets"], requester).await)));
     }
     let changes = table(&world.things);
     for change in &changes {

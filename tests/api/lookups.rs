@@ -117,6 +117,47 @@ async fn operators_see_one_product_and_payout_and_the_movements_of_a_wallet() {
     assert_eq!(movements("created_to=2001-01-01T00:00:00Z").await, [Value::Null; 0]);
 }
 
+#[tokio::test]
+async fn a_look_up_of_one_returns_what_the_list_returns() {
+    let node = Node::start().await;
+    let world = world(&node).await;
+    let other = node.account("Other").await;
+    let foreign = node.user(other.account_id, "owner").await;
+    let (account, owner) = (format!("/accounts/{}", world.key.account_id), &world.users[2]);
+    let listed = async |path: &str, of: &str| look_up(&node, path).await[of].as_array().unwrap().clone();
+    for (path, of) in [
+        (format!("{account}/users"), "users"),
+        (format!("{account}/credentials"), "credentials"),
+        ("/operators".to_owned(), "operators"),
+    ] {
+        let all = listed(&path, of).await;
+        assert!(!all.is_empty(), "{path}");
+        for one in all {
+            assert_eq!(look_up(&node, &format!("{path}/{}", one["id"])).await, one);
+        }
+        node.operator("GET", &format!("{path}/999999999"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    for (path, of, own, foreign) in [
+        ("/client/api/users", "users", owner.id, foreign.id),
+        ("/client/api/api-keys", "api_keys", world.key.credential_id, other.credential_id),
+    ] {
+        let ask = async |path: &str| node.bearer(&owner.access_token, "GET", path, Value::Null).await;
+        let all = ask(path).await.data(200)[of].as_array().unwrap().clone();
+        assert!(all.iter().any(|one| one["id"] == own), "{all:?}");
+        for one in all {
+            assert_eq!(ask(&format!("{path}/{}", one["id"])).await.data(200), one);
+        }
+        ask(&format!("{path}/{foreign}")).await.refused(404, "E_NOT_FOUND");
+    }
+    // The things of another account are found under that account alone.
+    for path in [format!("{account}/users/{}", foreign.id), format!("{account}/credentials/{}", other.credential_id)] {
+        node.operator("GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    let user = format!("/users/{}", world.users[0].id);
+    node.operator("DELETE", &user, Value::Null).await.data(200);
+    node.operator("GET", &format!("{account}{user}"), Value::Null).await.refused(404, "E_NOT_FOUND");
+}
+
 const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod away;
 mod bodies;
 mod callers;
 mod charges;
+mod created_once;
 mod cross_site;
 mod documents;
 mod erasures;

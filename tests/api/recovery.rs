@@ -146,7 +146,7 @@ async fn a_refused_mail_is_sent_later_and_two_nodes_send_it_once() {
     server.refuse(1);
     request_reset(&node, &user.email).await.data(200);
     assert_eq!(server.deliver(&node).await, []);
-    assert_eq!(execute(&node, "UPDATE vault.mails SET due_at = now() WHERE attempts = 1 AND due_at > now()").await, 1);
+    assert_eq!(execute(&node, "UPDATE vault.mails SET due_at = now() WHERE attempts = 1").await, 1);
     let (one, other) = (server.mailer(&node), server.mailer(&node));
     let heartbeat = Heartbeat::default();
     let (first, second) = tokio::join!(one.send_due(&heartbeat), other.send_due(&heartbeat));
@@ -262,6 +262,64 @@ async fn an_owner_invites_a_user_who_chooses_a_password() {
             .unwrap();
     let by_owner = |name: &str| (name.to_owned(), json!({"user": owner.id}));
     assert_eq!(events, ["UserInvited", "UserCreated", "UserInvited"].map(by_owner));
+}
+
+#[tokio::test]
+async fn an_address_has_one_open_invitation_of_an_account() {
+    let (node, owner) = with_user("owner").await;
+    let other = node.account("Other").await;
+    let other = node.user(other.account_id, "owner").await;
+    let server = SmtpServer::start().await;
+    let invite = async |user: &User, email: &str, key: &str| {
+        let request = node.request("POST", INVITATIONS).bearer_auth(&user.access_token).header("Idempotency-Key", key);
+        node.send(request.json(&json!({"email": email, "role": "viewer"}))).await
+    };
+    let open = async || ask(&node, &owner, "GET", INVITATIONS, Value::Null).await.data(200)["invitations"].take();
+    let head = node.head().await;
+    let first = invite(&owner, "grace@example.com", "a").await.data(201);
+    let (again, stranger) = (invite(&owner, "grace@example.com", "a").await, invite(&other, "grace@example.com", "a").await);
+    assert_eq!((again.data(201), again.header("idempotent-replayed")), (first.clone(), "true"));
+    stranger.data(201);
+    let mails = server.deliver(&node).await;
+    assert_eq!(mails.len(), 2, "one of each account");
+
+    // Another invitation replaces the open one, whatever the case of the address.
+    let (second, third) = tokio::join!(invite(&owner, "Grace@Example.com", "b"), invite(&owner, "GRACE@example.com", "c"));
+    let (second, third) = (second.data(201), third.data(201));
+    let left = open().await;
+    assert!(left == json!([second]) || left == json!([third]), "{left}");
+    invite(&owner, "grace@example.com", "a").await.refused(409, "E_ALREADY_CREATED");
+    let last = server.deliver(&node).await;
+    for mail in mails.iter().filter(|mail| mail.subject().starts_with("Invitation to Acme at ")) {
+        accept(&node, &mail.token()).await.refused(401, "E_INVALID_TOKEN");
+    }
+    assert_eq!(last.len(), 1, "the mail of a replaced invitation is not sent");
+    accept(&node, &last[0].token()).await.data(201);
+    let events: Vec<String> = sqlx::query_scalar("SELECT type FROM events WHERE position > $1 ORDER BY position")
+        .bind(head)
+        .fetch_all(node.ledger.pool())
+        .await
+        .unwrap();
+    let replaced = ["InvitationRevoked", "UserInvited"];
+    assert_eq!(events, [&["UserInvited"; 2][..], &replaced, &replaced, &["UserCreated"]].concat());
+}
+
+#[tokio::test]
+async fn an_account_has_at_most_a_hundred_open_invitations() {
+    let (node, owner) = with_user("owner").await;
+    let invite = |number: i32| {
+        let body = json!({"email": format!("user-{number}@example.com"), "role": "viewer"});
+        ask(&node, &owner, "POST", INVITATIONS, body)
+    };
+    let answers = futures::future::join_all((0..105).map(invite)).await;
+    let refused: Vec<&TestResponse> = answers.iter().filter(|answer| answer.status != 201).collect();
+    assert_eq!(refused.len(), 5);
+    refused.iter().for_each(|answer| _ = answer.refused(409, "E_CONFLICT"));
+    let open = ask(&node, &owner, "GET", INVITATIONS, Value::Null).await.data(200)["invitations"].take();
+    assert_eq!(open.as_array().unwrap().len(), 100);
+    // An address that is invited already takes no further place.
+    let known = open[0]["email"].as_str().unwrap();
+    ask(&node, &owner, "POST", INVITATIONS, json!({"email": known, "role": "owner"})).await.data(201);
 }
 
 #[tokio::test]

@@ -98,6 +98,7 @@ pub fn table() -> Vec<Row> {
         shared(read("GET /client/api/security", Portal("viewer"))),
         change("PUT /client/api/security", Portal("owner"), |_| json!({"owners_need_two_factor": false})),
         read("GET /client/api/users", Portal("viewer")),
+        read("GET /client/api/users/{id}", Portal("viewer")),
         change("PUT /client/api/users/{id}", Portal("owner"), |_| json!({"role": "operator"})),
         change("DELETE /client/api/users/{id}", Portal("owner"), nothing),
         read("GET /client/api/users/invitations", Portal("owner")),
@@ -105,6 +106,7 @@ pub fn table() -> Vec<Row> {
         change("DELETE /client/api/users/invitations/{id}", Portal("owner"), nothing),
         read("GET /client/api/api-keys", Portal("viewer")),
         change("POST /client/api/api-keys", Portal("owner"), |_| json!({"name": "key"})),
+        read("GET /client/api/api-keys/{id}", Portal("viewer")),
         change("DELETE /client/api/api-keys/{id}", Portal("owner"), nothing),
         change("POST /client/api/api-keys/{id}/rotate-signing-secret", Portal("owner"), nothing),
         read("GET /client/api/wallets/{id}/notice", Portal("viewer")),
@@ -180,6 +182,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/accounts/{id}", ANY),
         of_operators("PUT /admin/v1/accounts/{id}", ADMIN),
         of_operators("GET /admin/v1/accounts/{id}/credentials", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/credentials/{credential_id}", ANY),
         of_operators("GET /admin/v1/accounts/{id}/deliveries", ANY),
         of_operators("GET /admin/v1/accounts/{id}/discounts", ANY),
         of_operators("GET /admin/v1/accounts/{id}/limits", ANY),
@@ -188,6 +191,7 @@ pub fn table() -> Vec<Row> {
         of_operators("POST /admin/v1/accounts/{id}/credentials", ADMIN),
         of_operators("PUT /admin/v1/accounts/{id}/discounts", ADMIN),
         of_operators("GET /admin/v1/accounts/{id}/users", ANY),
+        of_operators("GET /admin/v1/accounts/{id}/users/{user_id}", ANY),
         of_operators("POST /admin/v1/accounts/{id}/users", ADMIN),
         of_operators("POST /admin/v1/accounts/{id}/wallets", ADMIN),
         of_operators("PUT /admin/v1/users/{id}", ADMIN),
@@ -233,6 +237,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/orders/{id}/receipt", ANY),
         of_operators("GET /admin/v1/operators", ADMIN),
         of_operators("POST /admin/v1/operators", ADMIN),
+        of_operators("GET /admin/v1/operators/{id}", ADMIN),
         of_operators("PUT /admin/v1/operators/{id}", ADMIN),
         of_operators("DELETE /admin/v1/operators/{id}", ADMIN),
         of_operators("DELETE /admin/v1/operators/{id}/two-factor", ADMIN),
@@ -270,6 +275,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/approvals/{id}", ANY),
         of_operators("POST /admin/v1/approvals/{id}/approve", FINANCE),
         of_operators("POST /admin/v1/approvals/{id}/reject", FINANCE),
+        of_operators("POST /admin/v1/approvals/{id}/withdraw", FINANCE),
     ]
 }
 

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
 use rewards_ledger::access::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::console::enter;
 use super::{check, in_browser};
@@ -146,11 +146,27 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.sees("Funding wire-1").await;
         browser.press("Fund").await;
         browser.fill("Amount", "5000").await;
+        browser.fill("Reference of the payment", "wire-1").await;
+        browser.press("Fund the wallet").await;
+        browser.sees("Nothing has moved. An earlier funding has this reference").await;
+        browser.complaints().await; // the browser logs the 409
         browser.fill("Reference of the payment", "wire-2").await;
         browser.press("Fund the wallet").await;
         browser.sees("Nothing has moved yet.").await;
         browser.sees("You requested this change").await;
         check(&browser, "an own approval").await;
+        browser.open(&format!("{wallet}/adjust")).await;
+        browser.fill("Amount", "3000").await;
+        browser.fill("Reason", "a typing error").await;
+        browser.press("Adjust the balance").await;
+        browser.sees("Nothing has moved yet.").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.press("Movements that wait for approval: 2").await;
+        browser.click("//tr[contains(., 'Adjustment, credit')]//a").await;
+        browser.press("Withdraw this request").await;
+        check(&browser, "the withdrawal of a request").await;
+        browser.press("Withdraw the request").await;
+        browser.sees("Withdrawn. Nothing has moved.").await;
         browser.press("Sign out").await;
 
         enter(&node, &browser, Role::Finance).await;
@@ -265,20 +281,35 @@ async fn a_difference_leads_to_its_wallet_and_an_auditor_moves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_correction_that_is_sent_twice_is_made_once() {
+async fn a_correction_that_is_sent_twice_at_once_is_made_once() {
     let node = Node::supervised("EUR=2000").await;
     let setup = node.setup().await;
     let finance = node.console_user(Role::Finance).await;
     let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let path = format!("{}/console/wallets/{}/adjust", node.url(), setup.wallet_id);
+    let send = async |key: &str, amount: &str| {
+        let body = format!("type=CREDIT&amount={amount}&reason=a+mistake&idempotency_key={key}");
+        let form = http.post(&path).header("Cookie", &finance.cookie).header("Origin", node.url());
+        let form = form.header("Content-Type", "application/x-www-form-urlencoded").body(body);
+        let answer = form.send().await.unwrap();
+        let location = answer.headers().get("location").map(|to| to.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), location, answer.text().await.unwrap())
+    };
     for amount in ["1.00", "5000.00"] {
         let page = http.get(&path).header("Cookie", &finance.cookie).send().await.unwrap().text().await.unwrap();
-        let latest = page.split("name=\"latest_correction\" value=\"").nth(1).unwrap().split('"').next().unwrap();
-        let body = format!("type=CREDIT&amount={amount}&reason=a+mistake&latest_correction={latest}");
-        for status in [303, 409] {
-            let form = http.post(&path).header("Cookie", &finance.cookie).header("Origin", node.url());
-            let form = form.header("Content-Type", "application/x-www-form-urlencoded").body(body.clone());
-            assert_eq!(form.send().await.unwrap().status().as_u16(), status, "{amount}");
-        }
+        let key = page.split("name=\"idempotency_key\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        let (first, second) = tokio::join!(send(key, amount), send(key, amount));
+        assert_eq!((first.0, &first), (303, &second), "{amount}");
+        let (status, _, page) = send(key, "2.00").await;
+        assert!(status == 422 && page.contains("This form was already sent, with other values"), "{page}");
+        assert!(!page.contains(key), "the form that is shown again is another one");
     }
+    let wallet = node.operator("GET", &format!("/wallets/{}", setup.wallet_id), Value::Null).await.data(200);
+    assert_eq!(wallet["balance"], "1001.00");
+    let waiting = node.operator("GET", "/approvals?status=PENDING", Value::Null).await.data(200);
+    assert_eq!(waiting["approvals"].as_array().unwrap().len(), 1);
+
+    // A key that the API may have forgotten is refused.
+    let (status, _, page) = send("form-01890000-0000-7000-8000-000000000000", "1.00").await;
+    assert!(status == 409 && page.contains("about a day ago"), "{page}");
 }

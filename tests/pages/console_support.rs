@@ -1,13 +1,16 @@
 //! Support in the console: the search, orders, accounts, blocked addresses, operators and the audit.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rewards_ledger::access::{Role, blocks};
+use rewards_ledger::ledger::commands;
 use serde_json::{Value, json};
 
 use super::console::enter;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
+use crate::support::ledger::run;
 use crate::support::node::{Node, PASSWORD, Setup};
 
 /// An account with a webhook, a delivered order whose codes were read, and an order that waits. Returns the waiting one.
@@ -244,6 +247,23 @@ async fn an_auditor_reads_everything_and_changes_nothing() {
     }
     let (status, page) = read("/console/events/1/999999").await;
     assert!(status == 404 && page.contains("There is nothing at this address."), "{status} {page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_as_csv_has_every_action_that_matches() {
+    const ACTIONS: usize = 1_050;
+    let node = Node::start().await;
+    let auditor = node.console_user(Role::Auditor).await;
+    for names in (0..ACTIONS).collect::<Vec<_>>().chunks(150) {
+        let add = |number: &usize| commands::AddCategory { name: format!("Category {number}"), parent_id: None };
+        futures::future::join_all(names.iter().map(|number| run(&node.ledger, add(number)))).await;
+    }
+    let path = format!("{}/console/audit.csv?type=CategoryAdded", node.url());
+    let csv = reqwest::Client::new().get(path).header("Cookie", &auditor.cookie).send().await.unwrap().text().await.unwrap();
+    let rows: Vec<&str> = csv.lines().skip(1).collect();
+    let positions: BTreeSet<&str> = rows.iter().map(|row| row.split(',').next().unwrap()).collect();
+    assert_eq!((rows.len(), positions.len()), (ACTIONS, ACTIONS));
+    assert!(rows.iter().all(|row| row.contains(",CategoryAdded,")), "{csv}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod portal_account;
 mod portal_keys;
 mod portal_wallets;
 mod portal_webhooks;
+mod sent_twice;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};

@@ -183,7 +183,8 @@ impl Shop {
         self.run(commands::SetStockThreshold { product_id, denomination, least: Some(5) }).await;
     }
 
-    /// Makes one approval of each kind and outcome: a granted funding, a rejected adjustment, a pending payout.
+    /// Makes one approval of each kind and outcome: a granted funding, a rejected adjustment, a pending payout, a withdrawn
+    /// adjustment.
     pub async fn approvals(&self) {
         let (wallet_id, amount) = (self.customer.wallet_id, money("2.00"));
         let fund = commands::FundWallet {
@@ -197,7 +198,13 @@ impl Shop {
         let to = self.beneficiary().await;
         let settle = commands::SettlePayout { payout_id: self.payout(to, "2.00").await, outcome: PayoutOutcome::Paid };
         let mut ids = vec![];
-        for change in [MoneyChange::Fund(fund), MoneyChange::Adjust(adjust), MoneyChange::Settle(settle)] {
+        let changes = [
+            MoneyChange::Fund(fund),
+            MoneyChange::Adjust(adjust.clone()),
+            MoneyChange::Settle(settle),
+            MoneyChange::Adjust(adjust),
+        ];
+        for change in changes {
             let limits = Arc::new("1.00".parse().unwrap());
             let CommandResult::Approval(view) = self.run(commands::Supervise { change, limits }).await else { panic!() };
             ids.push(view.approval.id);
@@ -207,6 +214,7 @@ impl Shop {
         self.ledger.execute(SHARD, grant, second()).await.unwrap();
         let reject = commands::RejectApproval { approval_id: ids[1], reason: Some(Secret::new("no")) };
         self.ledger.execute(SHARD, reject, second()).await.unwrap();
+        self.run(commands::WithdrawApproval { approval_id: ids[3] }).await;
     }
 
     /// Makes a restricted API key that is revoked, a revoked operator token, a blocked address, and an incident of the log.

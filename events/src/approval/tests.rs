@@ -42,10 +42,25 @@ fn only_another_operator_decides_and_only_before_the_expiry() {
 }
 
 #[test]
+fn only_the_requester_withdraws_and_only_before_the_expiry() {
+    let approval = pending();
+    let (now, expiry) = (at(2).recorded_at, approval.requested.expires_at);
+    for (actor, time, expected) in [
+        (Actor::Operator(1), now, Ok(())),
+        (Actor::Operator(2), now, Err(Rejection::RequesterRequired)),
+        (Actor::Operator(1), expiry, Err(Rejection::Conflict("the approval has expired"))),
+    ] {
+        assert_eq!(approval.require_withdrawal_by(actor, time), expected, "{actor} at {time}");
+    }
+}
+
+#[test]
 fn a_decision_is_final() {
     let granted = ApprovalGranted { granted_by: Actor::Operator(2), transaction_id: Some(TransactionId(9)) };
     let rejected = ApprovalRejected { rejected_by: Actor::Operator(3), reason_hash: None };
+    let withdrawn = ApprovalWithdrawn { withdrawn_by: Actor::Operator(1) };
     for (event, status, transaction_id) in [
+        (ApprovalEvent::from(withdrawn), ApprovalStatus::Withdrawn, None),
         (ApprovalEvent::from(granted), ApprovalStatus::Granted, Some(TransactionId(9))),
         (ApprovalEvent::from(rejected), ApprovalStatus::Rejected, None),
     ] {
@@ -55,6 +70,8 @@ fn a_decision_is_final() {
         assert!(!decided.is_pending_at(at(2).recorded_at));
         let again = decided.require_decision_by(Actor::Operator(4), at(3).recorded_at);
         assert!(matches!(again, Err(Rejection::Conflict(_))), "{again:?}");
+        let withdrawal = decided.require_withdrawal_by(Actor::Operator(1), at(3).recorded_at);
+        assert!(matches!(withdrawal, Err(Rejection::Conflict(_))), "{withdrawal:?}");
         assert_eq!(evolve(None, ApprovalId(5), &event, &at(1)), None);
     }
 }

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use ledger_events::approval::{self, Action, ApprovalStatus as Stored};
 use ledger_events::wallet::Direction;
-use ledger_events::{Actor, ApprovalId};
-use ledger_projections::approvals::{self, ApprovalFilter};
+use ledger_events::{Actor, ApprovalId, PayoutId, WalletId};
+use ledger_projections::approvals::{self, ApprovalFilter, ListedStatus};
 use poem::{IntoResponse, Response};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::registry::{MetaResponses, Registry};
@@ -48,6 +48,7 @@ enum ApprovalAction {
 /// - `GRANTED`: approved, and the change was made.
 /// - `REJECTED`: refused by a second operator.
 /// - `EXPIRED`: nobody decided it in time.
+/// - `WITHDRAWN`: taken back by the operator who requested it.
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -56,6 +57,7 @@ enum ApprovalStatus {
     Granted,
     Rejected,
     Expired,
+    Withdrawn,
 }
 
 impl ApprovalStatus {
@@ -63,19 +65,21 @@ impl ApprovalStatus {
         match approval.status {
             Stored::Granted => Self::Granted,
             Stored::Rejected => Self::Rejected,
+            Stored::Withdrawn => Self::Withdrawn,
             Stored::Pending if approval.is_pending_at(now) => Self::Pending,
             Stored::Pending => Self::Expired,
         }
     }
 }
 
-impl From<ApprovalStatus> for ApprovalFilter {
+impl From<ApprovalStatus> for ListedStatus {
     fn from(status: ApprovalStatus) -> Self {
         match status {
             ApprovalStatus::Pending => Self::Pending,
             ApprovalStatus::Granted => Self::Granted,
             ApprovalStatus::Rejected => Self::Rejected,
             ApprovalStatus::Expired => Self::Expired,
+            ApprovalStatus::Withdrawn => Self::Withdrawn,
         }
     }
 }
@@ -109,7 +113,7 @@ pub struct Approval {
     note: Option<String>,
     /// Operator who requested the change, such as `operator 3`.
     requested_by: String,
-    /// Operator who granted or rejected it; null until then.
+    /// Operator who granted, rejected or withdrew it; null until then.
     decided_by: Option<String>,
     /// Reason of the operator who rejected it, if there is one.
     rejection_reason: Option<String>,
@@ -119,7 +123,7 @@ pub struct Approval {
     created_at: Timestamp,
     /// Time from which on nobody can decide it.
     expires_at: Timestamp,
-    /// Time of the decision; null until then.
+    /// Time of the decision or withdrawal; null until then.
     decided_at: Option<Timestamp>,
 }
 
@@ -232,6 +236,7 @@ impl Approvals {
     ///
     /// Returns the approvals of all accounts, newest first.
     #[oai(path = "/approvals", method = "get", operation_id = "list_approvals")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         _caller: Caller<Operator>,
@@ -242,9 +247,17 @@ impl Approvals {
         limit: Query<Option<i64>>,
         /// Only approvals with this status.
         status: Query<Option<ApprovalStatus>>,
+        /// Only approvals of movements of this wallet, and of payouts from it.
+        wallet_id: Query<Option<i64>>,
+        /// Only approvals of the settlement of this payout.
+        payout_id: Query<Option<i64>>,
     ) -> Result<Listed<Approval>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let filter = status.0.map_or(ApprovalFilter::All, Into::into);
+        let filter = ApprovalFilter {
+            status: status.0.map(Into::into),
+            wallet_id: wallet_id.0.map(WalletId),
+            payout_id: payout_id.0.map(PayoutId),
+        };
         let (pool, now) = (state.ledger.pool(), Utc::now());
         let shards: Vec<_> = state.ledger.shards().collect();
         let (mut found, mut total) = (Vec::new(), 0);
@@ -317,6 +330,23 @@ impl Approvals {
         let reason = body.0.reason.map(Secret::new);
         let id = ApprovalId(id.0);
         decide(&state, &caller, id, commands::RejectApproval { approval_id: id, reason }).await
+    }
+
+    /// Withdraw a request for approval
+    ///
+    /// Takes back the change that you requested. A funding's reference can be used again. Returns 403 to every other operator,
+    /// and 409 if it was decided before or has expired.
+    #[oai(path = "/approvals/:id/withdraw", method = "post", operation_id = "withdraw_approval")]
+    async fn withdraw(
+        &self,
+        caller: Caller<Finance>,
+        state: State<'_>,
+        /// Unique identifier of the approval.
+        id: Path<i64>,
+        _no_fields: NoFields,
+    ) -> Result<Reply<Approval>, ApiError> {
+        let id = ApprovalId(id.0);
+        decide(&state, &caller, id, commands::WithdrawApproval { approval_id: id }).await
     }
 }
 

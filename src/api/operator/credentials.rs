@@ -15,7 +15,8 @@ use crate::api::body::{NoFields, StrictJson};
 use crate::api::credentials::{self, Credential, IssueCredential, IssuedCredential, KeyScope};
 use crate::api::error::ApiError;
 use crate::api::fields::body;
-use crate::api::outcome::answered;
+use crate::api::idempotency::IdempotencyKey;
+use crate::api::outcome::{answered, made};
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::boolean;
@@ -94,7 +95,8 @@ pub struct Credentials;
 impl Credentials {
     /// Issue a credential
     ///
-    /// Issues an API key and secret for an account. Both appear only in this response.
+    /// Issues an API key and secret for an account. Both appear only in this response. Returns 409 `E_ALREADY_CREATED` for a
+    /// repeated request with the same `Idempotency-Key`.
     #[oai(path = "/accounts/:id/credentials", method = "post", operation_id = "issue_credential")]
     async fn issue(
         &self,
@@ -102,11 +104,15 @@ impl Credentials {
         state: State<'_>,
         /// Unique identifier of the account.
         id: Path<i64>,
+        /// Unique key that makes retries safe: a repeated request with the same key creates nothing, and returns 409.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<IssueCredential>,
     ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
         let id = AccountId(id.0);
-        let shard = state.shard_of(id).await?;
-        credentials::issue(&state, shard, id, &body.0, caller.0.0.actor()).await
+        let (shard, caller) = (state.shard_of(id).await?, caller.0.0);
+        let idempotency = key.of_operator(caller, &format!("/admin/v1/accounts/{}/credentials", id.0), &body.0, made)?;
+        credentials::issue(&state, shard, id, &body.0, caller.actor(), idempotency).await
     }
 
     /// List an account's credentials
@@ -131,6 +137,26 @@ impl Credentials {
         let ids: Vec<CredentialId> = found.rows.iter().map(|credential| credential.id).collect();
         let last_used = last_used(pool, &ids).await?;
         Ok(listed(found, page, |credential| AccountCredential::of(credential, &last_used)))
+    }
+
+    /// Retrieve a credential of an account
+    ///
+    /// Returns an API credential, revoked or not, without its key and secret.
+    #[oai(path = "/accounts/:id/credentials/:credential_id", method = "get", operation_id = "get_credential")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+        /// Unique identifier of the credential.
+        credential_id: Path<i64>,
+    ) -> Result<Reply<AccountCredential>, ApiError> {
+        let pool = state.ledger.pool();
+        let found = accounts::find_credential(pool, AccountId(id.0), CredentialId(credential_id.0)).await?;
+        let credential = found.ok_or_else(not_found)?;
+        let last_used = last_used(pool, &[credential.id]).await?;
+        Ok(Reply(AccountCredential::of(credential, &last_used)))
     }
 
     /// Require or waive request signatures

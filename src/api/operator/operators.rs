@@ -15,7 +15,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{one_of, text};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::scalars::Timestamp;
-use crate::api::state::{ApiState, State, Tag, listed, origin, rows_of};
+use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::api::users::{email, hash};
 use crate::ledger::operator_users::{self, OperatorUser};
 use crate::ledger::texts::{self, OPERATOR_EMAIL, Texts};
@@ -132,6 +132,21 @@ impl Operators {
         Ok(listed(found, page, |user| OperatorView::of(&user, &emails)))
     }
 
+    /// Retrieve an operator
+    ///
+    /// Returns 404 for a removed operator.
+    #[oai(path = "/operators/:id", method = "get", operation_id = "get_operator")]
+    async fn get(
+        &self,
+        _caller: Caller<Admin>,
+        state: State<'_>,
+        /// Unique identifier of the operator.
+        id: Path<i64>,
+    ) -> Result<Reply<OperatorView>, ApiError> {
+        let user = operator_users::find_present(state.ledger.pool(), id.0).await?.ok_or_else(not_found)?;
+        Ok(Reply(view(&state, &user).await?))
+    }
+
     /// Change an operator
     ///
     /// Changes the role, the password, or both. The change takes effect with the next request and ends all sessions of the
@@ -194,6 +209,10 @@ impl Operators {
 async fn act(state: &ApiState, caller: &Caller<Admin>, command: impl Into<Command>) -> Result<OperatorView, ApiError> {
     let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
     let user = answered!(answer, CommandResult::OperatorUser(user) => user)?;
+    view(state, &user).await
+}
+
+async fn view(state: &ApiState, user: &OperatorUser) -> Result<OperatorView, ApiError> {
     let emails = texts::load(state.ledger.pool(), &state.keyring, FIRST_SHARD, &[(OPERATOR_EMAIL, user.id)]).await?;
-    Ok(OperatorView::of(&user, &emails))
+    Ok(OperatorView::of(user, &emails))
 }

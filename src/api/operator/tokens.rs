@@ -8,8 +8,9 @@ use crate::access;
 use crate::api::body::{NoFields, StrictJson};
 use crate::api::error::ApiError;
 use crate::api::fields::body;
+use crate::api::idempotency::IdempotencyKey;
 use crate::api::operator_sessions::OperatorRole;
-use crate::api::outcome::answered;
+use crate::api::outcome::{answered, made, made_once};
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{line, one_of};
 use crate::api::reply::{Created, Listed, NoStore, Plural, Reply};
@@ -21,7 +22,7 @@ use crate::secrets::seal::random_secret;
 
 body! {
     /// A new operator token.
-    #[derive(Object)]
+    #[derive(Object, Serialize)]
     struct CreateOperatorToken {
         /// Name of the token, for people to recognize the program that has it.
         name: String = required(line(1..=100)),
@@ -84,18 +85,22 @@ pub struct OperatorTokens;
 impl OperatorTokens {
     /// Create an operator token
     ///
-    /// Issues a token to a program that operates the service. The token appears only in this response.
+    /// Issues a token to a program that operates the service. The token appears only in this response. Returns 409
+    /// `E_ALREADY_CREATED` for a repeated request with the same `Idempotency-Key`.
     #[oai(path = "/operator-tokens", method = "post", operation_id = "create_operator_token")]
     async fn create(
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
+        /// Unique key that makes retries safe: a repeated request with the same key creates nothing, and returns 409.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<CreateOperatorToken>,
     ) -> Result<NoStore<Created<IssuedOperatorToken>>, ApiError> {
-        let token = random_secret();
+        let (token, caller) = (random_secret(), caller.0.0);
+        let idempotency = key.of_operator(caller, "/admin/v1/operator-tokens", &body.0, made)?;
         let issue = commands::IssueOperatorToken::of(&body.0.name, body.0.role.into(), &token);
-        let answer = state.ledger.execute(FIRST_SHARD, issue, origin(caller.0.0.actor())).await?;
-        let id = answered!(answer, CommandResult::OperatorToken { id } => id)?;
+        let id = made_once(state.ledger.submit(FIRST_SHARD, issue, origin(caller.actor()), idempotency).await?)?;
         Ok(NoStore(Created(IssuedOperatorToken { id, token: token.expose().to_owned() })))
     }
 

@@ -137,6 +137,26 @@ impl Users {
         Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id.0)))))
     }
 
+    /// Retrieve a user of an account
+    ///
+    /// Returns 404 for a removed user.
+    #[oai(path = "/accounts/:id/users/:user_id", method = "get", operation_id = "get_user")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the account.
+        id: Path<i64>,
+        /// Unique identifier of the user.
+        user_id: Path<i64>,
+    ) -> Result<Reply<User>, ApiError> {
+        let (id, user_id, pool) = (AccountId(id.0), UserId(user_id.0), state.ledger.pool());
+        let shard = state.shard_of(id).await?;
+        let user = users::find_present(pool, id, user_id).await?.ok_or_else(not_found)?;
+        let email = texts::load(pool, &state.keyring, shard, &[(EMAIL, user_id.0)]).await?;
+        Ok(Reply(User::of(&user, email.get(&(EMAIL, user_id.0)))))
+    }
+
     /// Change a user
     ///
     /// Changes the role, the password, or both. The change takes effect with the next request and ends all sessions of

@@ -8,12 +8,13 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use super::approvals::Supervised;
+use super::approvals::{Approval, Supervised};
 use super::history::as_of_position;
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
 use crate::api::fields::body;
+use crate::api::idempotency::IdempotencyKey;
 use crate::api::outcome::{answered, respond, unrenderable};
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller, Finance};
@@ -54,7 +55,7 @@ body! {
 
 body! {
     /// Correction of a wallet's balance.
-    #[derive(Object)]
+    #[derive(Object, Serialize)]
     struct AdjustWallet {
         /// Direction of the correction.
         #[oai(rename = "type")]
@@ -70,6 +71,21 @@ fn funded(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Funding { transaction, is_new } = answer else { return unrenderable() };
     let status = if *is_new { 201 } else { 200 };
     Ok(StoredResponse { status, body: render(&Transaction::from(transaction.clone()))?, is_secret: false })
+}
+
+/// Renders a correction, or the approval that it waits for. An approval shows the operator's reason, so it is sealed at rest.
+fn adjusted(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
+    match answer {
+        CommandResult::Transaction(transaction) => {
+            let body = render(&Transaction::from(transaction.clone()))?;
+            Ok(StoredResponse { status: 201, body, is_secret: false })
+        }
+        CommandResult::Approval(view) => {
+            let body = render(&Approval::from(view.clone()))?;
+            Ok(StoredResponse { status: 202, body, is_secret: true })
+        }
+        _ => unrenderable(),
+    }
 }
 
 /// A current or past state of a wallet, with the account that it belongs to.
@@ -238,7 +254,8 @@ impl Wallets {
     /// Adjust a wallet
     ///
     /// Corrects a wallet's balance with a credit or a debit. A debit that exceeds the balance is refused. Above a configured
-    /// amount, returns 202 with an approval, which another operator must grant.
+    /// amount, returns 202 with an approval, which another operator must grant. Send an `Idempotency-Key`: a correction has no
+    /// reference, so a repeated request without a key is another correction.
     #[oai(path = "/wallets/:id/adjust", method = "post", operation_id = "adjust_wallet")]
     async fn adjust(
         &self,
@@ -246,10 +263,14 @@ impl Wallets {
         state: State<'_>,
         /// Unique identifier of the wallet.
         id: Path<i64>,
+        /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
+        #[oai(name = "Idempotency-Key")]
+        key: IdempotencyKey,
         body: StrictJson<AdjustWallet>,
-    ) -> Result<Supervised<Created<Transaction>>, ApiError> {
-        let id = WalletId(id.0);
+    ) -> Result<Supervised<Stored<Data<Transaction>, 201>>, ApiError> {
+        let (id, caller) = (WalletId(id.0), caller.0.0);
         let shard = state.ledger.shard_of_wallet(id).await?.ok_or_else(not_found)?;
+        let idempotency = key.of_operator(caller, &format!("/admin/v1/wallets/{}/adjust", id.0), &body.0, adjusted)?;
         let direction = match body.0.direction {
             TransactionType::Credit => Direction::Credit,
             TransactionType::Debit => Direction::Debit,
@@ -257,9 +278,7 @@ impl Wallets {
         let amount = crate::api::state::money("amount", body.0.amount.0)?;
         let adjust = commands::AdjustWallet { wallet_id: id, direction, amount, reason: Secret::new(body.0.reason) };
         let command = Supervise { change: MoneyChange::Adjust(adjust), limits: state.approval_limits.clone() };
-        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Supervised::of(answer, |answer| {
-            Ok(Created(answered!(answer, CommandResult::Transaction(transaction) => transaction)?.into()))
-        })
+        let reply = state.ledger.submit(shard, command, origin(caller.actor()), idempotency).await?;
+        respond(reply, adjusted).map(Supervised::Done)
     }
 }

@@ -8,7 +8,7 @@ use crate::api::error::{ApiError, Code};
 
 #[test]
 fn error_codes_match_the_contract() {
-    assert_eq!(Code::ALL.len(), 41);
+    assert_eq!(Code::ALL.len(), 42);
     for code in Code::ALL {
         let error = ApiError::new(*code);
         let timed = matches!(code, Code::IdempotencyInProgress | Code::Unavailable | Code::OutcomeUnknown);

@@ -14,6 +14,12 @@ pub(super) enum Approval {
         /// List only approvals in this status
         #[arg(long, value_enum)]
         status: Option<Status>,
+        /// List only approvals of movements of this wallet, and of payouts from it
+        #[arg(long)]
+        wallet: Option<i64>,
+        /// List only approvals of the settlement of this payout
+        #[arg(long)]
+        payout: Option<i64>,
     },
     /// Show one approval
     Show {
@@ -33,6 +39,11 @@ pub(super) enum Approval {
         #[arg(long)]
         reason: Option<String>,
     },
+    /// Withdraw what you requested
+    Withdraw {
+        /// Approval id
+        approval: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -41,11 +52,12 @@ pub(super) enum Status {
     Granted,
     Rejected,
     Expired,
+    Withdrawn,
 }
 
 pub(super) fn operation(approval: Approval) -> Operation {
     match approval {
-        Approval::List { page, status } => {
+        Approval::List { page, status, wallet, payout } => {
             let (method, mut path, body) = list("/approvals", &page);
             if let Some(status) = status {
                 let status = match status {
@@ -53,8 +65,12 @@ pub(super) fn operation(approval: Approval) -> Operation {
                     Status::Granted => "GRANTED",
                     Status::Rejected => "REJECTED",
                     Status::Expired => "EXPIRED",
+                    Status::Withdrawn => "WITHDRAWN",
                 };
                 path.push_str(&format!("&status={status}"));
+            }
+            for (name, id) in [("wallet_id", wallet), ("payout_id", payout)] {
+                path.extend(id.map(|id| format!("&{name}={id}")));
             }
             (method, path, body)
         }
@@ -63,5 +79,6 @@ pub(super) fn operation(approval: Approval) -> Operation {
         Approval::Reject { approval, reason } => {
             post(&format!("/approvals/{approval}/reject"), filled([("reason", reason.map(Value::from))]))
         }
+        Approval::Withdraw { approval } => post(&format!("/approvals/{approval}/withdraw"), json!({})),
     }
 }

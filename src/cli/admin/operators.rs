@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::users::password;
-use super::{Operation, PageArgs, filled, list, post, put};
+use super::{Operation, PageArgs, filled, get, list, post, put};
 
 #[derive(Subcommand, Debug)]
 pub enum Operator {
@@ -24,6 +24,11 @@ pub enum Operator {
     },
     /// List operators
     List(PageArgs),
+    /// Show one operator
+    Show {
+        /// Operator id
+        operator: i64,
+    },
     /// Change the role or password of an operator, and end their sessions
     #[command(group = ArgGroup::new("what").required(true).multiple(true))]
     Change {
@@ -75,6 +80,7 @@ pub fn operation(operator: Operator) -> anyhow::Result<Operation> {
             post("/operators", json!({"email": email, "password": password.expose(), "role": role.as_str()}))
         }
         Operator::List(page) => list("/operators", &page),
+        Operator::Show { operator } => get(&format!("/operators/{operator}")),
         Operator::Change { operator, role, password_file } => {
             let password = password_file.as_deref().map(password).transpose()?;
             let change = [

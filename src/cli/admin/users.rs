@@ -8,7 +8,7 @@ use clap::{ArgGroup, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Operation, PageArgs, filled, list, post, put};
+use super::{Operation, PageArgs, filled, get, list, post, put};
 use crate::secrets::seal::Secret;
 
 /// Maximum number of bytes read from a password file; longer than any password.
@@ -35,6 +35,13 @@ pub enum User {
         account: i64,
         #[command(flatten)]
         page: PageArgs,
+    },
+    /// Show one user of an account
+    Show {
+        /// Account id
+        account: i64,
+        /// User id
+        user: i64,
     },
     /// Change the role or password of a user, and end their sessions
     #[command(group = ArgGroup::new("what").required(true).multiple(true))]
@@ -88,6 +95,7 @@ pub fn operation(user: User) -> anyhow::Result<Operation> {
             post(&format!("/accounts/{account}/users"), user)
         }
         User::List { account, page } => list(&format!("/accounts/{account}/users"), &page),
+        User::Show { account, user } => get(&format!("/accounts/{account}/users/{user}")),
         User::Change { user, role, password_file } => {
             let password = password_file.as_deref().map(password).transpose()?;
             let change = [

@@ -111,6 +111,7 @@ commands! {
     approvals::GrantApproval,
     approvals::RejectApproval,
     approvals::Supervise,
+    approvals::WithdrawApproval,
     beneficiaries::AddBeneficiary,
     beneficiaries::DeleteBeneficiary,
     catalogue::AddCategory,

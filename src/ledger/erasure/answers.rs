@@ -17,7 +17,7 @@ pub struct Rewritten {
 }
 
 /// Fields that become null when erased. [`EMPTIED`] lists the fields that become an empty text.
-const NULLED: [&str; 4] = ["metadata", "cancel_reason", "failure_reason", "bank_code"];
+const NULLED: [&str; 6] = ["metadata", "cancel_reason", "failure_reason", "bank_code", "note", "rejection_reason"];
 const EMPTIED: [&str; 2] = ["name", "account_last4"];
 
 /// A response: `key_hash`, `body`, the id of its data key, and the sealed data key.
@@ -97,6 +97,9 @@ mod tests {
         let mut order = json!({"id": 1, "reference_code": "ORD-1", "metadata": {"to": "Ada"}, "cancel_reason": null});
         erase_in(&mut order);
         assert_eq!(order, json!({"id": 1, "reference_code": "ORD-1", "metadata": null, "cancel_reason": null}));
+        let mut approval = json!({"id": 1, "action": "ADJUST", "note": "for Ada", "rejection_reason": "not Ada"});
+        erase_in(&mut approval);
+        assert_eq!(approval, json!({"id": 1, "action": "ADJUST", "note": null, "rejection_reason": null}));
         let mut beneficiary = json!({"id": 1, "name": "Ada", "type": "BANK", "account_last4": "3000", "bank_code": "X"});
         erase_in(&mut beneficiary);
         assert_eq!(beneficiary, json!({"id": 1, "name": "", "type": "BANK", "account_last4": "", "bank_code": null}));

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 31] = migrations![
+const FILES: [(&str, &str); 32] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -46,6 +46,7 @@ const FILES: [(&str, &str); 31] = migrations![
     "0034_accounts_by_name"
     "0035_voided_vouchers"
     "0036_delivery_days"
+    "0039_withdrawn_approvals"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -56,7 +56,7 @@ async fn load(visit: &Visit) -> Result<List<Token>, Refusal> {
 async fn create(visit: Visit) -> PageResult {
     visit.operator()?;
     let body = visit.form.json(&[("name", Kind::Text), ("role", Kind::Text)]);
-    match visit.change::<Issued>(Method::POST, "/admin/v1/operator-tokens", &body).await {
+    match visit.change_once::<Issued>("/admin/v1/operator-tokens", &visit.form.key(), &body).await {
         Ok(issued) => {
             let body = html! {
                 p { "The program sends it as " code { "Authorization: Bearer <token>" } "." }
@@ -64,6 +64,9 @@ async fn create(visit: Visit) -> PageResult {
                 p { a.button href="/console/operator-tokens" { "All tokens" } }
             };
             Ok(layout::page(&visit, "The new token", &body))
+        }
+        Err(refusal) if refusal.code == "E_ALREADY_CREATED" => {
+            Ok(layout::sent_before(&visit, "token", ("/console/operator-tokens", "All tokens"), &refusal))
         }
         Err(refusal) => again(&visit, refusal).await,
     }
@@ -80,7 +83,7 @@ async fn revoke(visit: Visit) -> PageResult {
 
 /// Shows the tokens again with the refusal of a change.
 async fn again(visit: &Visit, refusal: Refusal) -> PageResult {
-    if !refusal.is_correctable() || !is_admin(visit) {
+    if !(refusal.is_correctable() || refusal.is_undecided()) || !is_admin(visit) {
         return Err(refusal.into());
     }
     let tokens = load(visit).await?;
@@ -99,6 +102,7 @@ fn page(visit: &Visit, tokens: &List<Token>, refusal: Option<&Refusal>) -> Respo
             form method="post" action="/console/operator-tokens" {
                 (fields.input("name", "Name", "text", "For people to recognize the program."))
                 (fields.select("role", "Role", &ROLES, ""))
+                (fields.key())
                 button { "Create the token" }
             }
         }

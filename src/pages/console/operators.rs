@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::parts::{audit_of, is_admin, needs_admin, sign_in_changes};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::Kind;
-use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{facts, time, words};
 use crate::pages::parts::{layout, table};
@@ -125,19 +125,8 @@ fn proof(operator: &Operator) -> Markup {
     html! { @if operator.is_of_provider() { "Identity provider" } @else { "Password" } }
 }
 
-/// Finds an operator in the list, because the API has no operation that returns one.
-async fn find(visit: &Visit, id: i64) -> Result<Operator, Stop> {
-    let mut number = 1;
-    loop {
-        let operators: List<Operator> = visit.list(&format!("/admin/v1/operators?limit=100&page={number}"), "operators").await?;
-        if let Some(operator) = operators.items.into_iter().find(|operator| operator.id == id) {
-            return Ok(operator);
-        }
-        if number >= operators.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
+async fn find(visit: &Visit, id: i64) -> Result<Operator, Refusal> {
+    visit.get(&format!("/admin/v1/operators/{id}")).await
 }
 
 async fn show(visit: Visit) -> PageResult {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::super::call::Refusal;
-use super::super::form::Form;
+use super::super::form::{Form, KEY, new_key};
 
 /// A form while it is filled in: its values so far, and the refusal of the last attempt.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,14 @@ pub struct Filled<'a> {
 impl Filled<'_> {
     fn problems(&self, name: &str) -> &[String] {
         self.refusal.and_then(|refusal| refusal.messages.get(name)).map_or(&[], Vec::as_slice)
+    }
+
+    /// A hidden field with the key under which the form takes effect once. A corrected form is another request, which takes
+    /// another key.
+    pub fn key(&self) -> Markup {
+        let is_undecided = self.refusal.is_some_and(Refusal::is_undecided);
+        let key = if is_undecided { self.form.key() } else { new_key() };
+        html! { input type="hidden" name=(KEY) value=(key); }
     }
 
     /// A field for one line of text. `kind` is the input's type.

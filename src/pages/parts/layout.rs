@@ -110,6 +110,7 @@ const DONE: &[(&str, &str)] = &[
     ("token-revoked", "The token is revoked."),
     ("two-factor-off", "Two-factor authentication is off."),
     ("two-factor-removed", "The second factor is removed."),
+    ("withdraw", "Withdrawn. Nothing has moved."),
 ];
 
 /// Renders a page for the user who is signed in, and `?done=` as a notice.
@@ -161,6 +162,19 @@ pub fn live(visit: &Visit) -> Markup {
 pub fn refused(mut page: Response, refusal: &Refusal) -> Response {
     page.set_status(refusal.status);
     page
+}
+
+/// Answers a form that was sent before and created something whose secret is shown once. `list` is the path and the name of
+/// the page where it stands.
+pub fn sent_before(visit: &Visit, thing: &str, list: (&str, &str), refusal: &Refusal) -> Response {
+    let body = html! {
+        div.notice.wait role="alert" {
+            p { "This form was already sent, and the " (thing) " was created. Its secret was shown only in the first answer." }
+            p { "If you have not seen the secret, revoke the " (thing) " and create another one." }
+        }
+        p { a.button href=(list.0) { (list.1) } }
+    };
+    refused(page(visit, "This form was already sent", &body), refusal)
 }
 
 /// Renders the summary of a refusal above a form, if there is one. Problems of fields stand at their fields.

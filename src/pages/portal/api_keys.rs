@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::restrictions::{self, Restricted};
 use super::webhook::{ALL, Webhook, may};
 use crate::pages::call::{List, Refusal};
-use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, facts, once, time, time_or_none};
 use crate::pages::parts::{layout, table};
@@ -77,7 +77,7 @@ async fn list(visit: Visit) -> PageResult {
 async fn create(visit: Visit) -> PageResult {
     visit.user()?;
     let body = restrictions::body(&visit.form);
-    match visit.change::<Issued>(Method::POST, "/client/api/api-keys", &body).await {
+    match visit.change_once::<Issued>("/client/api/api-keys", &visit.form.key(), &body).await {
         Ok(issued) => {
             let body = html! {
                 p { "Your program sends the key as " code { "X-API-Key" } " and the secret as " code { "X-API-Secret" } "." }
@@ -86,7 +86,10 @@ async fn create(visit: Visit) -> PageResult {
             };
             Ok(layout::page(&visit, "The new API key", &body))
         }
-        Err(refusal) if refusal.is_correctable() => {
+        Err(refusal) if refusal.code == "E_ALREADY_CREATED" => {
+            Ok(layout::sent_before(&visit, "API key", ("/portal/api-keys", "All API keys"), &refusal))
+        }
+        Err(refusal) if refusal.is_correctable() || refusal.is_undecided() => {
             let keys = load(&visit).await?;
             let refusal = restrictions::at_their_fields(refusal);
             Ok(layout::refused(page(&visit, &keys, Some(&refusal)), &refusal))
@@ -107,6 +110,7 @@ fn page(visit: &Visit, keys: &List<ApiKey>, refusal: Option<&Refusal>) -> Respon
                 form method="post" action="/portal/api-keys" {
                     (fields.input("name", "Name", "text", "For you to recognize it, such as the name of the program."))
                     (restrictions::inputs(&fields))
+                    (fields.key())
                     button { "Create the API key" }
                 }
             }
@@ -155,19 +159,8 @@ fn actions(key: &ApiKey) -> Markup {
     }
 }
 
-/// Finds a key in the list, because the API has no operation that returns one.
-async fn find(visit: &Visit, id: i64) -> Result<ApiKey, Stop> {
-    let mut number = 1;
-    loop {
-        let keys: List<ApiKey> = visit.list(&format!("/client/api/api-keys?limit=100&page={number}"), "api_keys").await?;
-        if let Some(key) = keys.items.into_iter().find(|key| key.id == id) {
-            return Ok(key);
-        }
-        if number >= keys.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
+async fn find(visit: &Visit, id: i64) -> Result<ApiKey, Refusal> {
+    visit.get(&format!("/client/api/api-keys/{id}")).await
 }
 
 /// Names the webhooks that are linked to a key.

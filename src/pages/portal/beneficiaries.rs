@@ -7,9 +7,8 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::product::{KEY, new_key};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind};
+use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{facts, time, words};
@@ -62,7 +61,7 @@ async fn load(visit: &Visit) -> Result<List<Beneficiary>, Refusal> {
 /// Adds a beneficiary. The form has a key, so that a repeated form adds one.
 async fn create(visit: Visit) -> PageResult {
     visit.user()?;
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     match visit.change_once::<Added>("/api/v1/beneficiaries", &key, &body(&visit.form)).await {
         Ok(Added { id }) => Ok(redirect(&format!("/portal/beneficiaries/{id}?done=created"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use super::beneficiaries::{Beneficiary, may_pay};
 use super::overview::Wallet;
-use super::product::{KEY, new_key};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind};
+use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::filters;
@@ -178,7 +177,7 @@ async fn request(visit: Visit) -> PageResult {
         ("amount", Kind::Text),
         ("client_reference", Kind::Text),
     ]);
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     let refusal = match visit.change_once::<Payout>("/api/v1/payouts", &key, &body).await {
         Ok(payout) => return Ok(redirect(&format!("/portal/payouts/{}?done=payout-requested", payout.id))),
         Err(refusal) => refusal,

@@ -4,12 +4,11 @@ use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::overview::Wallet;
 use super::products::Product;
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind};
+use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
@@ -18,9 +17,6 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::Money;
 use ledger_events::user::UserRole;
-
-/// Name of the hidden field that makes a repeated form the same one.
-pub const KEY: &str = "idempotency_key";
 
 /// A price, as `POST /api/v1/charges` returns it.
 #[derive(Debug, Deserialize)]
@@ -73,7 +69,7 @@ async fn place(visit: Visit) -> PageResult {
         ("quantity", Kind::Number),
         ("client_reference", Kind::Text),
     ]);
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     let refusal = match visit.change_once::<Placed>("/api/v1/orders", &key, &body).await {
         Ok(Placed { id }) => return Ok(redirect(&format!("/portal/orders/{id}?done=placed"))),
         Err(refusal) => refusal,
@@ -82,15 +78,12 @@ async fn place(visit: Visit) -> PageResult {
         return Err(refusal.into());
     }
     let (product, wallets) = load(&visit, product_id).await?;
+    // A corrected form is another request, which takes another key.
+    let key = if refusal.is_undecided() { key } else { new_key() };
     corrected(explained(refusal, &product, &wallets), |refusal| {
         let chosen = Chosen { form: &visit.form, key, outcome: Some(Err(refusal)) };
         layout::refused(page(&visit, &product, &wallets, &chosen), refusal)
     })
-}
-
-/// Creates the key of a form, under which it takes effect once.
-pub fn new_key() -> String {
-    format!("portal-{}", Uuid::new_v4())
 }
 
 async fn load(visit: &Visit, id: i64) -> Result<(Product, List<Wallet>), Refusal> {

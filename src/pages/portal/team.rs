@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::webhook::may;
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::Kind;
-use crate::pages::outcome::{PageResult, Stop, redirect};
+use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{facts, time, words};
 use crate::pages::parts::{layout, table};
@@ -89,9 +89,14 @@ async fn show(visit: Visit) -> PageResult {
 /// Makes a change, and leads to the page with a notice, or shows the page again with the refusal.
 async fn change(visit: Visit, method: Method, path: &str, body: &Value, done: &str) -> PageResult {
     visit.user()?;
-    match visit.change::<Value>(method, path, body).await {
+    let changed = visit.change::<Value>(method, path, body).await;
+    outcome(visit, changed, done).await
+}
+
+async fn outcome(visit: Visit, changed: Result<Value, Refusal>, done: &str) -> PageResult {
+    match changed {
         Ok(_) => Ok(redirect(&format!("/portal/team?done={done}"))),
-        Err(refusal) if refusal.is_correctable() => {
+        Err(refusal) if refusal.is_correctable() || refusal.is_undecided() => {
             let team = load(&visit).await?;
             Ok(layout::refused(page(&visit, &team, Some(&refusal)), &refusal))
         }
@@ -101,7 +106,9 @@ async fn change(visit: Visit, method: Method, path: &str, body: &Value, done: &s
 
 async fn invite(visit: Visit) -> PageResult {
     let body = visit.form.json(&[("email", Kind::Text), ("role", Kind::Text)]);
-    change(visit, Method::POST, "/client/api/users/invitations", &body, "invited").await
+    visit.user()?;
+    let invited = visit.change_once::<Value>("/client/api/users/invitations", &visit.form.key(), &body).await;
+    outcome(visit, invited, "invited").await
 }
 
 async fn revoke(visit: Visit) -> PageResult {
@@ -170,8 +177,9 @@ fn new_one(fields: &Filled<'_>) -> Markup {
     html! {
         h2 { "Invite a person" }
         form.card method="post" action="/portal/team/invitations" {
-            (fields.input("email", "Email", "email", "The person gets a link by mail, which expires after 7 days."))
+            (fields.input("email", "Email", "email", "The person gets a link by mail, which expires after 7 days. An earlier link to the address stops."))
             (fields.select("role", "Role", &ROLES, ""))
+            (fields.key())
             button { "Send the invitation" }
         }
     }
@@ -220,24 +228,9 @@ fn policy(policy: Policy, is_owner: bool) -> Markup {
     }
 }
 
-/// Finds a user in the list, because the API has no operation that returns one.
-async fn find(visit: &Visit, id: i64) -> Result<Member, Stop> {
-    let mut number = 1;
-    loop {
-        let members: List<Member> = visit.list(&format!("/client/api/users?limit=100&page={number}"), "users").await?;
-        if let Some(member) = members.items.into_iter().find(|member| member.id == id) {
-            return Ok(member);
-        }
-        if number >= members.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
-}
-
 async fn member(visit: Visit) -> PageResult {
     visit.user()?;
-    let member = find(&visit, visit.id("id")?).await?;
+    let member: Member = visit.get(&format!("/client/api/users/{}", visit.id("id")?)).await?;
     let chosen = crate::pages::form::Form::from_pairs(vec![("role".to_owned(), member.role.clone())]);
     let fields = Filled { form: &chosen, refusal: None };
     let body = html! {

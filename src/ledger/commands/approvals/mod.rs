@@ -3,7 +3,9 @@
 mod grant;
 mod reject;
 mod supervise;
+mod withdraw;
 
 pub use grant::GrantApproval;
 pub use reject::RejectApproval;
 pub use supervise::{MoneyChange, Supervise};
+pub use withdraw::WithdrawApproval;

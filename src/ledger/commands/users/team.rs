@@ -10,11 +10,14 @@ use super::{CreateUser, own, present};
 use crate::ledger::batch::UserChange;
 use crate::ledger::commands::prelude::*;
 use crate::ledger::outbox::{Mail, Recipient};
-use crate::ledger::user_security::{Change, NewInvitation};
+use crate::ledger::user_security::{Change, NewInvitation, OpenInvitation};
 use crate::secrets::INVITATION_EMAIL;
 use crate::secrets::rows::Row;
 
-/// Invites a person by email.
+/// Maximum number of open invitations of an account.
+const MAX_INVITATIONS: usize = 100;
+
+/// Invites a person by email. An open invitation of the account to the same address ends.
 #[derive(Clone, Debug)]
 pub struct InviteUser {
     pub account_id: AccountId,
@@ -31,25 +34,61 @@ pub struct InviteUser {
 impl Handler for InviteUser {
     fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
         reads.streams.accounts.id(self.account_id);
+        reads.streams.accounts.query.inviting.push(self.account_id);
         reads.streams.users.id(self.invited_by);
     }
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
         let Self { account_id, id, role, invited_by, created_at, expires_at, .. } = *self;
         require_active(batch, account_id)?;
-        let inviter = present(batch, account_id, invited_by)?;
+        present(batch, account_id, invited_by)?;
+        let replaced = self.replaced(batch)?;
         let account_name = batch.streams.accounts.find(account_id)?.name.clone();
         let (email, role_text, token) = (self.email.expose(), role.as_str(), self.token.expose().to_owned());
         let token_hash: [u8; 32] = Sha256::digest(&token).into();
         let row = Row::Invitation { id, account_id, role: role_text, email, token_hash: &token_hash, invited_by, expires_at };
         let mac = batch.keyring.row_mac(row)?;
         let sealed = batch.keyring.seal(INVITATION_EMAIL, id, email.as_bytes())?;
-        batch.append::<Account>(account_id, UserInvited { invitation_id: id, role }, &context.of_account(account_id));
+        let context = context.of_account(account_id);
+        for id in replaced {
+            batch.append::<Account>(account_id, InvitationRevoked { invitation_id: id }, &context);
+            end_invitation(batch, id);
+        }
+        batch.append::<Account>(account_id, UserInvited { invitation_id: id, role }, &context);
+        if let Some(open) = batch.streams.accounts.index.invitations.get_mut(&account_id) {
+            open.push(OpenInvitation { id, sealed: sealed.clone() });
+        }
         let new = NewInvitation { id, account_id, role, sealed, token_hash, invited_by, created_at, expires_at, mac };
         batch.pending.user_security.push(Change::Invite(new));
         batch.queue_mail(&Mail::Invitation { token, account_name }, Recipient::Invitation(id))?;
-        Ok(CommandResult::User(inviter))
+        Ok(CommandResult::Invitation { id })
     }
+}
+
+impl InviteUser {
+    /// Returns the open invitations to the same address, ignoring case.
+    ///
+    /// # Errors
+    /// Rejects an invitation that would be one too many.
+    fn replaced(&self, batch: &Batch) -> Result<Vec<i64>, Rejection> {
+        let open = batch.streams.accounts.index.invitations.get(&self.account_id).map_or(&[][..], Vec::as_slice);
+        let address = self.email.expose().to_lowercase();
+        // An address that cannot be opened is another one. `verify` finds it.
+        let is_same = |invitation: &&OpenInvitation| {
+            let email = batch.keyring.open_text(INVITATION_EMAIL, invitation.id, &invitation.sealed);
+            email.is_ok_and(|email| email.expose().to_lowercase() == address)
+        };
+        let replaced: Vec<i64> = open.iter().filter(is_same).map(|invitation| invitation.id).collect();
+        match open.len() - replaced.len() {
+            MAX_INVITATIONS.. => Err(Rejection::Conflict("the account has 100 open invitations: revoke one first")),
+            _ => Ok(replaced),
+        }
+    }
+}
+
+fn end_invitation(batch: &mut Batch, id: i64) {
+    batch.streams.accounts.index.end_invitation(id);
+    batch.pending.user_security.push(Change::EndInvitation(id));
 }
 
 /// Ends an invitation. Whether it exists is checked before.
@@ -71,7 +110,7 @@ impl Handler for RevokeInvitation {
         require_active(batch, account_id)?;
         let user = present(batch, account_id, user_id)?;
         batch.append::<Account>(account_id, InvitationRevoked { invitation_id: id }, &context.of_account(account_id));
-        batch.pending.user_security.push(Change::EndInvitation(id));
+        end_invitation(batch, id);
         Ok(CommandResult::User(user))
     }
 }
@@ -96,7 +135,7 @@ impl Handler for AcceptInvitation {
             return Err(Rejection::Conflict("the user who sent the invitation is no longer an owner").into());
         }
         let created = self.new.decide(batch, context)?;
-        batch.pending.user_security.push(Change::EndInvitation(self.invitation_id));
+        end_invitation(batch, self.invitation_id);
         Ok(created)
     }
 }

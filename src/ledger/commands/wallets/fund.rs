@@ -37,7 +37,9 @@ impl Handler for FundWallet {
             if (known.wallet_id, known.amount) == (self.wallet_id, self.amount) {
                 return Ok(CommandResult::Funding { transaction: known.clone(), is_new: false });
             }
-            return Err(Rejection::Conflict("the reference was used for another funding").into());
+            return Err(
+                Rejection::Conflict("an earlier funding has this reference, with another amount or for another wallet").into()
+            );
         }
         if let Some(pending) = batch.streams.approvals.awaited_by_reference(&self.reference, batch.head.recorded_at) {
             return self.awaited(batch, pending.id);
@@ -62,7 +64,10 @@ impl FundWallet {
         let is_same = (requested.wallet_id, requested.amount) == (self.wallet_id, self.amount);
         match self.account_id.is_none() && is_same {
             true => approval_view(batch, id),
-            false => Err(Rejection::Conflict("the reference is taken by a funding that awaits approval").into()),
+            false => Err(Rejection::Conflict(
+                "a funding that awaits approval has this reference, with another amount or for another wallet",
+            )
+            .into()),
         }
     }
 }

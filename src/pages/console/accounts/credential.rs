@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::credentials::Credential;
 use super::{Account, account, page};
-use crate::pages::call::{List, Refusal};
+use crate::pages::call::Refusal;
 use crate::pages::console::parts::{audit_of, is_admin, needs_admin};
 use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::layout;
@@ -27,22 +27,11 @@ pub fn add(site: Site) -> Site {
         .post("/console/accounts/:id/credentials/:key/revoke", revoke)
 }
 
-/// Loads an account with one of its keys. The API has no operation that returns one key, so this searches the list.
+/// Loads an account with one of its keys.
 async fn load(visit: &Visit) -> Result<(Account, Credential), Stop> {
     let (id, key) = (visit.id("id")?, visit.id("key")?);
-    let account = account(visit, id).await?;
-    let mut number = 1;
-    loop {
-        let path = format!("/admin/v1/accounts/{id}/credentials?limit=100&page={number}");
-        let keys: List<Credential> = visit.list(&path, "credentials").await?;
-        if let Some(key) = keys.items.into_iter().find(|known| known.id == key) {
-            return Ok((account, key));
-        }
-        if number >= keys.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
+    let key = format!("/admin/v1/accounts/{id}/credentials/{key}");
+    Ok(futures::try_join!(account(visit, id), visit.get(&key))?)
 }
 
 async fn show(visit: Visit) -> PageResult {

@@ -3,7 +3,6 @@
 use chrono::{DateTime, NaiveDate, Utc};
 use maud::{Markup, html};
 use poem::Response;
-use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,7 +81,7 @@ async fn create(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
     let path = format!("/admin/v1/accounts/{id}/credentials");
-    match visit.change::<Issued>(Method::POST, &path, &body(&visit.form)).await {
+    match visit.change_once::<Issued>(&path, &visit.form.key(), &body(&visit.form)).await {
         Ok(issued) => {
             let account = account(&visit, id).await?;
             let body = html! {
@@ -92,7 +91,11 @@ async fn create(visit: Visit) -> PageResult {
             };
             Ok(page(&visit, &account, "The new API key", &body))
         }
-        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) if refusal.code == "E_ALREADY_CREATED" => {
+            let list = format!("/console/accounts/{id}/credentials");
+            Ok(layout::sent_before(&visit, "API key", (&list, "All API keys of the account"), &refusal))
+        }
+        Err(refusal) if !refusal.is_correctable() && !refusal.is_undecided() => Err(refusal.into()),
         Err(refusal) => {
             let (account, keys) = load(&visit, id).await?;
             Ok(layout::refused(list_page(&visit, &account, &keys, Some(&refusal)), &refusal))
@@ -137,6 +140,7 @@ fn list_page(visit: &Visit, account: &Account, keys: &List<Credential>, refusal:
                     (scopes(&fields))
                     (fields.input("expires_at", "Expires on", "date", "Optional. Requests are refused from the beginning of this day, UTC."))
                     (fields.area("allowed_networks", "Allowed networks", "Optional. Networks or addresses, one on a line, such as 203.0.113.0/24."))
+                    (fields.key())
                     button { "Create the API key" }
                 }
             }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::users::{ROLES, User};
 use super::{Account, account, page};
-use crate::pages::call::{List, Refusal};
+use crate::pages::call::Refusal;
 use crate::pages::console::parts::{audit_of, is_admin, needs_admin, sign_in_changes};
 use crate::pages::form::Kind;
 use crate::pages::outcome::{PageResult, Stop, redirect};
@@ -23,21 +23,11 @@ pub fn add(site: Site) -> Site {
         .post("/console/accounts/:id/users/:user/remove", remove)
 }
 
-/// Loads an account with one of its users. The API has no operation that returns one user, so this searches the list.
+/// Loads an account with one of its users.
 async fn load(visit: &Visit) -> Result<(Account, User), Stop> {
     let (id, user) = (visit.id("id")?, visit.id("user")?);
-    let account = account(visit, id).await?;
-    let mut number = 1;
-    loop {
-        let users: List<User> = visit.list(&format!("/admin/v1/accounts/{id}/users?limit=100&page={number}"), "users").await?;
-        if let Some(user) = users.items.into_iter().find(|known| known.id == user) {
-            return Ok((account, user));
-        }
-        if number >= users.pages {
-            return Err(Stop::NotFound);
-        }
-        number += 1;
-    }
+    let user = format!("/admin/v1/accounts/{id}/users/{user}");
+    Ok(futures::try_join!(account(visit, id), visit.get(&user))?)
 }
 
 async fn show(visit: Visit) -> PageResult {

@@ -19,11 +19,12 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 /// Statuses that the list can be limited to. The first one is that of the inbox.
-const STATUSES: [(&str, &str); 5] = [
+const STATUSES: [(&str, &str); 6] = [
     ("PENDING", "Waiting for a decision"),
     ("GRANTED", "Approved"),
     ("REJECTED", "Rejected"),
     ("EXPIRED", "Expired"),
+    ("WITHDRAWN", "Withdrawn"),
     ("ALL", "All"),
 ];
 
@@ -63,11 +64,6 @@ impl Approval {
         }
     }
 
-    /// Returns whether the change is a correction of this wallet.
-    pub fn adjusts(&self, wallet_id: i64) -> bool {
-        self.action == "ADJUST" && self.wallet_id == wallet_id
-    }
-
     fn is_pending(&self) -> bool {
         self.status == "PENDING"
     }
@@ -88,6 +84,7 @@ pub fn add(site: Site) -> Site {
         .get("/console/approvals/:id", show)
         .post("/console/approvals/:id/approve", approve)
         .post("/console/approvals/:id/reject", reject)
+        .post("/console/approvals/:id/withdraw", withdraw)
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -95,12 +92,12 @@ async fn list(visit: Visit) -> PageResult {
     let status = visit.query.text("status").unwrap_or("PENDING");
     let known = STATUSES.iter().find(|(known, _)| *known == status).map_or("PENDING", |(known, _)| known);
     let filter = if known == "ALL" { String::new() } else { format!("status={known}") };
-    let path = format!("/admin/v1/approvals?{filter}&{}", visit.query.only(&["page"]));
+    let path = format!("/admin/v1/approvals?{filter}&{}", visit.query.only(&["wallet_id", "payout_id", "page"]));
     let approvals: List<Approval> = visit.list(&path, "approvals").await?;
     let body = html! {
         (layout::live(&visit))
         p { "Movements above the limit of the service wait here until a second operator decides about them." }
-        (table::filters("/console/approvals", &Filled { form: &visit.query, refusal: None }.select("status", "Status", &STATUSES, "")))
+        (filters(&visit))
         @if approvals.items.is_empty() {
             @if known == "PENDING" { (table::empty("Nothing waits for a decision.", Some(("/console/approvals?status=ALL", "Show all approvals")))) }
             @else { (table::empty("There is no such approval.", Some(("/console/approvals", "To the inbox")))) }
@@ -110,6 +107,17 @@ async fn list(visit: Visit) -> PageResult {
         }
     };
     Ok(layout::page(&visit, "Approvals", &body))
+}
+
+fn filters(visit: &Visit) -> Markup {
+    let fields = Filled { form: &visit.query, refusal: None };
+    table::filters(
+        "/console/approvals",
+        &html! {
+            (fields.select("status", "Status", &STATUSES, ""))
+            (fields.input("wallet_id", "Wallet number", "search", ""))
+        },
+    )
 }
 
 /// Returns whether the visitor requested the change.
@@ -157,6 +165,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
         @if approval.is_pending() {
             @if is_own(visit, &approval) {
                 p.notice.wait { "You requested this change, so you cannot decide about it. Another operator must." }
+                @if may_move(visit) { (withdrawal(&approval)) }
             } @else if may_move(visit) { (decision(&approval, &wallet, &Filled { form: &visit.form, refusal })) }
             @else { p.quiet { "To decide about it, you need the role finance." } }
         }
@@ -195,6 +204,18 @@ fn known(approval: &Approval) -> Vec<(&'static str, Markup)> {
     known
 }
 
+fn withdrawal(approval: &Approval) -> Markup {
+    html! {
+        details.card {
+            summary { "Withdraw this request" }
+            form method="post" action={ "/console/approvals/" (approval.id) "/withdraw" } {
+                p { "Nothing moves. If the change is still needed, request it again." }
+                button.danger { "Withdraw the request" }
+            }
+        }
+    }
+}
+
 fn decision(approval: &Approval, wallet: &Wallet, fields: &Filled<'_>) -> Markup {
     let path = format!("/console/approvals/{}", approval.id);
     let is_payout = approval.action == "PAYOUT";
@@ -223,6 +244,11 @@ fn decision(approval: &Approval, wallet: &Wallet, fields: &Filled<'_>) -> Markup
 async fn approve(visit: Visit) -> PageResult {
     let body = json!({});
     decide(visit, "approve", &body).await
+}
+
+async fn withdraw(visit: Visit) -> PageResult {
+    let body = json!({});
+    decide(visit, "withdraw", &body).await
 }
 
 async fn reject(visit: Visit) -> PageResult {

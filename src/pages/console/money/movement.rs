@@ -2,14 +2,12 @@
 
 use maud::{Markup, html};
 use poem::Response;
-use poem::http::{Method, StatusCode};
-use serde::Deserialize;
+use poem::http::Method;
 use serde_json::Value;
 
-use super::approvals::Approval;
 use super::wallet::{Wallet, wallet};
 use super::{may_move, supervised};
-use crate::pages::call::{List, Refusal};
+use crate::pages::call::Refusal;
 use crate::pages::form::Kind;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
@@ -19,13 +17,6 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 const APPROVAL: &str = "Above the limit of the service, nothing moves until another operator approves.";
-/// Name of the field with which a form says which correction is the latest one that it knows.
-const LATEST: &str = "latest_correction";
-
-#[derive(Debug, Deserialize)]
-struct Numbered {
-    id: i64,
-}
 
 pub fn add(site: Site) -> Site {
     site.get("/console/wallets/:id/fund", fund_form)
@@ -51,8 +42,7 @@ async fn fund(visit: Visit) -> PageResult {
         Err(mut refusal) => {
             let wallet = wallet(&visit, id).await?;
             if refusal.code == "E_CONFLICT" {
-                let problem = "is in use for a funding with another amount".to_owned();
-                refusal.messages.entry("reference".to_owned()).or_default().push(problem);
+                refusal.message = format!("Nothing has moved. {}", refusal.message);
             }
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
             Ok(layout::refused(fund_page(&visit, &wallet, &fields), &refusal))
@@ -62,44 +52,23 @@ async fn fund(visit: Visit) -> PageResult {
 
 async fn adjust_form(visit: Visit) -> PageResult {
     visit.operator()?;
-    let id = visit.id("id")?;
-    let (wallet, latest) = futures::try_join!(wallet(&visit, id), latest(&visit, id))?;
-    Ok(adjust_page(&visit, &wallet, &latest, &Filled { form: &visit.query, refusal: None }))
+    let wallet = wallet(&visit, visit.id("id")?).await?;
+    Ok(adjust_page(&visit, &wallet, &Filled { form: &visit.query, refusal: None }))
 }
 
-/// Names the latest correction of a wallet: the last one that was made, and the last one that waits for approval.
-async fn latest(visit: &Visit, id: i64) -> Result<String, Refusal> {
-    let made = format!("/admin/v1/wallets/{id}/transactions?category=ADJUSTMENT&limit=1");
-    let (made, waiting): (List<Numbered>, List<Approval>) = futures::try_join!(
-        visit.list(&made, "transactions"),
-        visit.list("/admin/v1/approvals?status=PENDING&limit=100", "approvals")
-    )?;
-    let made = made.items.first().map_or(0, |transaction| transaction.id);
-    let waiting = waiting.items.iter().filter(|approval| approval.adjusts(id)).map(|approval| approval.id).max();
-    Ok(format!("{made}-{}", waiting.unwrap_or_default()))
-}
-
-/// Corrects a balance. A correction has no reference, so a form that was sent before is refused by the latest correction.
+/// Corrects a balance. Its key comes from the form, so that a repeated form makes one correction.
 async fn adjust(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
-    let (wallet, latest) = futures::try_join!(wallet(&visit, id), latest(&visit, id))?;
     let body = visit.form.json(&[("type", Kind::Text), ("amount", Kind::Text), ("reason", Kind::Text)]);
-    let outcome = match visit.form.value(LATEST) == latest {
-        true => visit.change::<Value>(Method::POST, &format!("/admin/v1/wallets/{id}/adjust"), &body).await,
-        false => Err(Refusal::new(
-            StatusCode::CONFLICT,
-            "E_CONFLICT",
-            "Somebody has corrected the balance since this form was shown. Check the movements. If your correction is still needed, send the form again.",
-        )),
-    };
-    match outcome {
+    match visit.change_once::<Value>(&format!("/admin/v1/wallets/{id}/adjust"), &visit.form.key(), &body).await {
         Ok(answer) => Ok(supervised(&answer, &format!("/console/wallets/{id}?done=adjusted"))),
-        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
-        Err(refusal) => {
+        Err(refusal) if refusal.is_correctable() || refusal.is_undecided() => {
+            let wallet = wallet(&visit, id).await?;
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
-            Ok(layout::refused(adjust_page(&visit, &wallet, &latest, &fields), &refusal))
+            Ok(layout::refused(adjust_page(&visit, &wallet, &fields), &refusal))
         }
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
@@ -116,11 +85,11 @@ fn fund_page(visit: &Visit, wallet: &Wallet, fields: &Filled<'_>) -> Response {
     page(visit, wallet, "Fund", &form, fields.refusal)
 }
 
-fn adjust_page(visit: &Visit, wallet: &Wallet, latest: &str, fields: &Filled<'_>) -> Response {
+fn adjust_page(visit: &Visit, wallet: &Wallet, fields: &Filled<'_>) -> Response {
     let directions = [("CREDIT", "Credit: add to the balance"), ("DEBIT", "Debit: take from the balance")];
     let form = html! {
         form.card method="post" action={ "/console/wallets/" (wallet.id) "/adjust" } {
-            input type="hidden" name=(LATEST) value=(latest);
+            (fields.key())
             (fields.select("type", "Direction", &directions, ""))
             (fields.input("amount", "Amount", "text", &format!("In {}, such as 12.50.", wallet.currency)))
             (fields.input("reason", "Reason", "text", "For operators and auditors. Stored encrypted."))

@@ -125,9 +125,9 @@ async fn show(visit: Visit) -> PageResult {
 /// Renders a payout as it is now, with the approval that its settlement waits for.
 async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
     let path = format!("/admin/v1/payouts/{id}");
-    let (payout, pending): (Payout, List<Approval>) =
-        futures::try_join!(visit.get(&path), visit.list("/admin/v1/approvals?status=PENDING&limit=100", "approvals"))?;
-    let approval = pending.items.iter().find(|approval| approval.payout_id == Some(id));
+    let pending = format!("/admin/v1/approvals?status=PENDING&payout_id={id}&limit=1");
+    let (payout, pending): (Payout, List<Approval>) = futures::try_join!(visit.get(&path), visit.list(&pending, "approvals"))?;
+    let approval = pending.items.first();
     let body = html! {
         (layout::problem(refusal))
         (facts(&[

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use poem::Response;
 use poem::http::StatusCode;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::may_move;
 use crate::pages::call::{List, Refusal};
@@ -43,10 +44,16 @@ pub async fn wallet(visit: &Visit, id: i64) -> Result<Wallet, Refusal> {
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
-    let wallet = wallet(&visit, id).await?;
-    match movements(&visit, id).await {
-        Ok(movements) => Ok(page(&visit, &wallet, Some(&movements), None)),
-        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, &wallet, None, Some(refusal)), refusal)),
+    let waiting = format!("/admin/v1/approvals?status=PENDING&wallet_id={id}&limit=1");
+    let (wallet, waiting): (Wallet, List<Value>) = futures::try_join!(wallet(&visit, id), visit.list(&waiting, "approvals"))?;
+    let (movements, refusal) = match movements(&visit, id).await {
+        Ok(movements) => (Some(movements), None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let page = |refusal: Option<&Refusal>| page(&visit, &wallet, waiting.total, movements.as_ref(), refusal);
+    match refusal {
+        None => Ok(page(None)),
+        Some(refusal) => corrected(refusal, |refusal| layout::refused(page(Some(refusal)), refusal)),
     }
 }
 
@@ -55,7 +62,14 @@ async fn movements(visit: &Visit, id: i64) -> Result<List<Transaction>, Refusal>
     visit.list(&format!("/admin/v1/wallets/{id}/transactions?{filters}&{number}"), "transactions").await
 }
 
-fn page(visit: &Visit, wallet: &Wallet, movements: Option<&List<Transaction>>, refusal: Option<&Refusal>) -> Response {
+/// Renders a wallet. `waiting` is the number of its movements that wait for approval.
+fn page(
+    visit: &Visit,
+    wallet: &Wallet,
+    waiting: u64,
+    movements: Option<&List<Transaction>>,
+    refusal: Option<&Refusal>,
+) -> Response {
     let path = format!("/console/wallets/{}", wallet.id);
     let days = visit.query.only(&["from", "to"]);
     let body = html! {
@@ -74,6 +88,11 @@ fn page(visit: &Visit, wallet: &Wallet, movements: Option<&List<Transaction>>, r
             a.button.plain href={ (path) "/statement.csv?" (days) } { "Statement as CSV" }
         }
         @if !may_move(visit) { p.quiet { "To move money, you need the role finance." } }
+        @if waiting > 0 {
+            p.notice.wait {
+                a href={ "/console/approvals?wallet_id=" (wallet.id) } { "Movements that wait for approval: " (waiting) }
+            }
+        }
         h2 { "Movements" }
         (table::filters(&path, &choices(&Filled { form: &visit.query, refusal })))
         @if let Some(movements) = movements {

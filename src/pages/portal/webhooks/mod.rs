@@ -10,10 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api_keys::ApiKey;
-use super::product::new_key;
 use super::webhook::{ALL, EVENTS, Webhook, may};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind};
+use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{once, time};
@@ -23,7 +22,6 @@ use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
 /// Name of the hidden field that makes a repeated form the same request.
-const KEY: &str = "idempotency_key";
 /// A new webhook with its token.
 #[derive(Debug, Deserialize)]
 struct Registered {
@@ -105,7 +103,7 @@ fn new_page(visit: &Visit, keys: &[ApiKey], key: &str, refusal: Option<&Refusal>
 async fn register(visit: Visit) -> PageResult {
     visit.user()?;
     let body = body(&visit.form, None);
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     let registered = visit.answer_once("/api/v1/webhooks", &key, &body).await;
     match registered.and_then(|answered| answered.json::<Registered>()) {
         Ok(webhook) => {

@@ -6,9 +6,9 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{KEY, body, inputs, linkable, signing};
+use super::{body, inputs, linkable, signing};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::Form;
+use crate::pages::form::{Form, KEY, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::plot::{Series, bars};
@@ -16,7 +16,6 @@ use crate::pages::parts::values::{copyable, facts, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::api_keys::ApiKey;
 use crate::pages::portal::deliveries;
-use crate::pages::portal::product::new_key;
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
@@ -109,7 +108,7 @@ async fn edit(visit: Visit) -> PageResult {
 async fn test(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     match visit.change_once::<Value>(&format!("/api/v1/webhooks/{id}/test"), &key, &json!({})).await {
         // The delivery has no page of its own before it is projected.
         Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}?done=sent"))),
@@ -131,7 +130,7 @@ async fn switch(visit: Visit) -> PageResult {
 async fn rotate(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     let rotated = match visit.change_once::<Rotated>(&format!("/api/v1/webhooks/{id}/rotate-token"), &key, &json!({})).await {
         Ok(rotated) => rotated,
         Err(refusal) => return again(&visit, id, None, refusal).await,

@@ -7,14 +7,12 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::KEY;
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, MOMENT_HINT, moment};
+use crate::pages::form::{Form, KEY, MOMENT_HINT, moment, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
-use crate::pages::portal::product::new_key;
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -97,7 +95,7 @@ fn beginning() -> Form {
 async fn start(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
-    let key = visit.form.text(KEY).map_or_else(new_key, ToOwned::to_owned);
+    let key = visit.form.key();
     let path = format!("/api/v1/webhooks/{id}/replays");
     match visit.change_once::<Value>(&path, &key, &body(&visit.form, false)).await {
         Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}/replays?done=replayed"))),
