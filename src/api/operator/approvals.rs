@@ -179,9 +179,9 @@ impl From<ApprovalView> for Approval {
 }
 
 /// Response of an operation that may need approval: its own, or a 202 with the pending approval.
-pub enum Supervised<R> {
+pub enum Supervised<R, P = Accepted<Approval>> {
     Done(R),
-    Pending(Box<Accepted<Approval>>),
+    Pending(Box<P>),
 }
 
 impl<R> Supervised<R> {
@@ -197,7 +197,7 @@ impl<R> Supervised<R> {
     }
 }
 
-impl<R: IntoResponse> IntoResponse for Supervised<R> {
+impl<R: IntoResponse, P: IntoResponse> IntoResponse for Supervised<R, P> {
     fn into_response(self) -> Response {
         match self {
             Self::Done(response) => response.into_response(),
@@ -206,16 +206,16 @@ impl<R: IntoResponse> IntoResponse for Supervised<R> {
     }
 }
 
-impl<R: ApiResponse> ApiResponse for Supervised<R> {
+impl<R: ApiResponse, P: ApiResponse> ApiResponse for Supervised<R, P> {
     fn meta() -> MetaResponses {
         let mut meta = R::meta();
-        meta.responses.extend(Accepted::<Approval>::meta().responses);
+        meta.responses.extend(P::meta().responses);
         meta
     }
 
     fn register(registry: &mut Registry) {
         R::register(registry);
-        Accepted::<Approval>::register(registry);
+        P::register(registry);
     }
 }
 

@@ -267,7 +267,7 @@ impl Wallets {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<AdjustWallet>,
-    ) -> Result<Supervised<Stored<Data<Transaction>, 201>>, ApiError> {
+    ) -> Result<Supervised<Stored<Data<Transaction>, 201>, Stored<Data<Approval>, 202>>, ApiError> {
         let (id, caller) = (WalletId(id.0), caller.0.0);
         let shard = state.ledger.shard_of_wallet(id).await?.ok_or_else(not_found)?;
         let idempotency = key.of_operator(caller, &format!("/admin/v1/wallets/{}/adjust", id.0), &body.0, adjusted)?;
@@ -279,6 +279,7 @@ impl Wallets {
         let adjust = commands::AdjustWallet { wallet_id: id, direction, amount, reason: Secret::new(body.0.reason) };
         let command = Supervise { change: MoneyChange::Adjust(adjust), limits: state.approval_limits.clone() };
         let reply = state.ledger.submit(shard, command, origin(caller.actor()), idempotency).await?;
+        // The stored response has the status and the body of either.
         respond(reply, adjusted).map(Supervised::Done)
     }
 }
