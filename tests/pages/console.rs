@@ -58,7 +58,7 @@ async fn an_operator_signs_in_with_a_second_factor() {
         browser.fill("Code", "000000").await;
         browser.press("Confirm").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.fill("Code", &code(&secret)).await;
         browser.press("Confirm").await;
         browser.sees("The second factor is enrolled.").await;
@@ -67,7 +67,7 @@ async fn an_operator_signs_in_with_a_second_factor() {
         browser.press("Sign out").await;
         sign_in(&browser, &user.email, "").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 401
+        browser.logs_refusal(401).await;
         sign_in(&browser, &user.email, &recovery).await;
         browser.find("//h1[text()='Overview']").await;
         check(&browser, "the console's overview").await;

@@ -43,7 +43,7 @@ async fn add_product(browser: &Browser) {
     browser.fill("Units per order", "5").await;
     browser.press("Add the product").await;
     browser.sees("Currency is required").await;
-    browser.complaints().await; // the browser logs the 400
+    browser.logs_refusal(400).await;
     browser.fill("Currency", "eur").await;
     check(browser, "a new product").await;
     browser.press("Add the product").await;
@@ -70,7 +70,7 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
         browser.press("Load vouchers").await;
         browser.press("Load the vouchers").await;
         browser.sees("File is required").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "the upload of vouchers").await;
         browser.type_into("//input[@id='file']", &vouchers).await;
         browser.press("Load the vouchers").await;
@@ -138,7 +138,7 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.fill("Amount", "500").await;
         browser.press("Fund the wallet").await;
         browser.sees("Reference of the payment is required").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.fill("Reference of the payment", "wire-1").await;
         check(&browser, "a funding").await;
         browser.press("Fund the wallet").await;
@@ -149,7 +149,7 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.fill("Reference of the payment", "wire-1").await;
         browser.press("Fund the wallet").await;
         browser.sees("Nothing has moved. An earlier funding has this reference").await;
-        browser.complaints().await; // the browser logs the 409
+        browser.logs_refusal(409).await;
         browser.fill("Reference of the payment", "wire-2").await;
         browser.press("Fund the wallet").await;
         browser.sees("Nothing has moved yet.").await;
@@ -227,7 +227,7 @@ async fn a_person_decides_what_an_ambiguous_line_of_a_statement_is() {
         browser.press("Decide line 2").await;
         browser.press("Decide").await;
         browser.sees("Reason is required").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.fill("Reason", "the payer says so").await;
         check(&browser, "a line of a bank statement").await;
         browser.press("Decide").await;

@@ -27,7 +27,7 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
         browser.fill("Webhook number", "999999").await;
         browser.press("Count the events").await;
         browser.sees("is unknown").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.fill("Webhook number", &webhook.to_string()).await;
         browser.press("Count the events").await;
         browser.sees("1 event").await;

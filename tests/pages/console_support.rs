@@ -54,7 +54,7 @@ async fn support_finds_an_order_looks_back_and_cancels_it() {
         browser.fill("As of", "1").await;
         browser.press("Show the order then").await;
         browser.sees("is before the order").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.click("(//a[starts-with(text(), 'the order at position')])[1]").await;
         browser.sees("This is the order as it was at position").await;
         check(&browser, "a past order").await;
@@ -100,7 +100,7 @@ async fn an_admin_sets_up_an_account_and_suspends_it() {
         browser.fill("Discount in percent", "120").await;
         browser.press("Set the discount").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "a refused discount").await;
         browser.fill("Discount in percent", "2.50").await;
         browser.press("Set the discount").await;
@@ -150,7 +150,7 @@ async fn user(browser: &Browser) {
     browser.fill("Password", "password1").await;
     browser.press("Create the user").await;
     browser.sees("is a common password").await;
-    browser.complaints().await; // the browser logs the 400
+    browser.logs_refusal(400).await;
     browser.fill("Password", PASSWORD).await;
     browser.press("Create the user").await;
     browser.find("//h1[text()='kim@birch.example']").await;

@@ -45,7 +45,7 @@ async fn a_user_signs_in_and_sees_the_orders() {
         browser.fill("Password", "not the password").await;
         browser.press("Sign in").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 401
+        browser.logs_refusal(401).await;
         browser.fill("Password", PASSWORD).await;
         browser.press("Sign in").await;
         browser.find("//h1[text()='Orders']").await;

@@ -50,7 +50,7 @@ async fn enrol(browser: &Browser) -> (String, String) {
     browser.press("Confirm").await;
     browser.sees("must be 6 digits").await;
     assert_eq!(browser.text("//dl//code").await, secret, "the page keeps the enrolment");
-    browser.complaints().await; // the browser logs the 400
+    browser.logs_refusal(400).await;
     browser.fill("Code", &code(&secret, 0)).await;
     browser.press("Confirm").await;
     is_at(browser, "Your recovery codes").await;
@@ -80,7 +80,7 @@ async fn an_owner_enrols_signs_in_with_a_code_and_requires_it_of_the_other_owner
 
         sign_in(&browser, &node, "/portal/team", &owner.email, PASSWORD).await;
         browser.sees("A code of the second factor is required.").await;
-        browser.complaints().await; // the browser logs the 401
+        browser.logs_refusal(401).await;
         check(&browser, "the login with a code").await;
         browser.fill("Password", PASSWORD).await;
         browser.fill("Code", &code(&secret, 1)).await;
@@ -128,7 +128,7 @@ async fn an_invited_person_chooses_a_password_and_resets_it_when_it_is_forgotten
 
         browser.press("I forgot my password").await;
         is_at(browser, "Reset your password").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(browser, "the request of a reset").await;
         browser.fill("Email", "grace@example.com").await;
         browser.press("Send the link").await;
@@ -146,7 +146,7 @@ async fn an_invited_person_chooses_a_password_and_resets_it_when_it_is_forgotten
         }
         sign_in(browser, &node, "/portal/team", "grace@example.com", NEW_PASSWORD).await;
         browser.sees("you need the role owner").await;
-        browser.complaints().await; // the browser logs the 401
+        browser.logs_refusal(401).await;
         check(browser, "the team of an operator").await;
     })
     .await;
@@ -167,7 +167,7 @@ async fn an_owner_ends_sessions_changes_the_password_and_manages_the_team() {
         browser.fill("New password", NEW_PASSWORD).await;
         browser.press("Change the password").await;
         browser.sees("is not the present password").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "a refused password").await;
         browser.fill("Present password", PASSWORD).await;
         browser.fill("New password", NEW_PASSWORD).await;
@@ -191,7 +191,7 @@ async fn an_owner_ends_sessions_changes_the_password_and_manages_the_team() {
         browser.press("Remove this user").await;
         browser.press("Remove the user").await;
         browser.sees("account needs an owner").await;
-        browser.complaints().await; // the browser logs the 409
+        browser.logs_refusal(409).await;
 
         browser.fill("Email", "grace@example.com").await;
         browser.press("Send the invitation").await;

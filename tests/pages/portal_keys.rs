@@ -28,7 +28,7 @@ async fn an_owner_creates_a_restricted_key() {
         browser.fill("Allowed networks", "203.0.113.0/24\nnowhere").await;
         browser.press("Create the API key").await;
         browser.sees("number 2 must be a network").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "a restricted key that is refused").await;
         browser.fill("Allowed networks", "203.0.113.0/24").await;
         browser.press("Create the API key").await;
@@ -52,7 +52,7 @@ async fn a_user_sets_the_notice_of_a_wallet() {
         browser.fill("Notify below", "-1").await;
         browser.press("Save the notice").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "a notice that is refused").await;
         browser.fill("Notify below", "250.00").await;
         browser.press("Save the notice").await;
@@ -83,7 +83,7 @@ async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
         browser.fill("Since", "some day").await;
         browser.press("Count the events").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         browser.fill("Since", "2026-01-01").await;
         browser.press("Count the events").await;
         browser.sees("1 event").await;

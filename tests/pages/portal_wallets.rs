@@ -29,7 +29,7 @@ async fn an_owner_pays_a_new_beneficiary_and_finds_the_payout_in_the_statement()
         browser.fill("Amount", "5000").await;
         browser.press("Request the payout").await;
         browser.sees("is too low").await;
-        browser.complaints().await; // the browser logs the 422
+        browser.logs_refusal(402).await;
         browser.fill("Amount", "48.75").await;
         check(&browser, "the request of a payout").await;
         browser.press("Request the payout").await;

@@ -25,7 +25,7 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         browser.fill("URL", "https://shop.example/hooks").await;
         browser.press("Create the webhook").await;
         browser.find("//*[@role='alert']").await;
-        browser.complaints().await; // the browser logs the 400
+        browser.logs_refusal(400).await;
         check(&browser, "a webhook without events").await;
         browser.click("//input[@value='order.delivered']").await;
         browser.press("Create the webhook").await;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -139,6 +140,24 @@ impl Browser {
             line["level"] == "SEVERE" || line["message"].as_str().is_some_and(|text| text.contains("Content Security Policy"))
         };
         said.as_array().unwrap().iter().filter(is_bad).cloned().collect()
+    }
+
+    /// Waits until the browser has logged an answer of this status, which a page that is refused brings, and nothing
+    /// else.
+    pub async fn logs_refusal(&self, status: u16) {
+        let expected = format!("the server responded with a status of {status}");
+        let waiting = async {
+            loop {
+                let said = self.complaints().await;
+                let is_expected = |line: &Value| line["message"].as_str().is_some_and(|text| text.contains(&expected));
+                assert!(said.iter().all(is_expected), "{said:?}");
+                if !said.is_empty() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, waiting).await.unwrap_or_else(|_| panic!("the browser logs no {status}"));
     }
 
     /// Fills a field of a form, by its label.
