@@ -295,8 +295,11 @@ pub async fn stream_versions(
     stream_id: i64,
     versions: &[i64],
 ) -> Result<Vec<Stored>, sqlx::Error> {
-    sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND version = ANY($4) ORDER BY version"
+    // `version = ANY($4)` would become a filter in a generic plan, which reads the whole stream in the order of the index.
+    sqlx::query_as(concat!(
+        "SELECT found.* FROM unnest($4::bigint[]) AS wanted (version) CROSS JOIN LATERAL (",
+        select_events!("WHERE shard_id = $1 AND stream_type = $2 AND stream_id = $3 AND version = wanted.version LIMIT 1"),
+        ") AS found ORDER BY found.version"
     ))
     .bind(shard)
     .bind(stream_type)
