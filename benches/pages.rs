@@ -79,6 +79,10 @@ async fn main() -> Result<()> {
     let options = support::database(&server, "pages").await?;
     let serve = Serve::start(&server.url_of("pages"), "api", &[]).await?;
     let filled = long_lists::fill(&serve, &options).await?;
+    // The totals of the days are as a running node keeps them.
+    let projecting = Serve::start(&server.url_of("pages"), "api,projector", &[]).await?;
+    support::until_totalled(&options).await?;
+    drop(projecting);
     let owner = json!({"email": "owner@example.com", "password": PASSWORD, "role": "owner"});
     serve.operator(&format!("/accounts/{}/users", filled.account), owner).await?;
     let admin = json!({"email": "admin@example.com", "password": PASSWORD, "role": "admin"});

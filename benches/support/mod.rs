@@ -58,6 +58,18 @@ pub async fn until_made(pool: impl PgExecutor<'_> + Copy, deliveries: u64) -> Re
     Ok(())
 }
 
+/// Waits until the projector has added the whole log to `daily_totals`.
+pub async fn until_totalled(options: &PgConnectOptions) -> Result<()> {
+    let (mut conn, started) = (options.connect().await?, Instant::now());
+    let behind = "SELECT count(*) FROM log_head h WHERE NOT EXISTS (SELECT FROM projection_checkpoints c
+         WHERE c.shard_id = h.shard_id AND c.projection = 'daily_totals' AND c.position >= h.position)";
+    while count(&mut conn, behind).await? > 0 {
+        ensure!(started.elapsed() < PATIENCE, "the totals of the days were not projected in time");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
 /// Creates and migrates a database.
 pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
     let admin: PgConnectOptions = server.url_of("postgres").parse()?;
