@@ -151,14 +151,15 @@ impl ProductFilter {
 }
 
 /// Lists one page of products, newest first, with the total. Uses one statement, because a page can contain the
-/// whole catalogue. The long texts stay the JSON that the table stores.
+/// whole catalogue. Finds the products once for both: a search reads the texts of the whole catalogue. The long texts
+/// stay the JSON that the table stores.
 pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
-    let mut query = QueryBuilder::new("SELECT (SELECT count(*)");
+    let mut query = QueryBuilder::new("WITH found AS MATERIALIZED (SELECT id AS found_id");
     filter.write(&mut query);
-    query.push(") AS total, ").push(Product::<String>::COLUMNS);
-    filter.write(&mut query);
-    query.push(" ORDER BY id DESC LIMIT ").push_bind(page.size);
+    query.push(") SELECT (SELECT count(*) FROM found) AS total, ").push(Product::<String>::COLUMNS);
+    query.push(" FROM (SELECT found_id FROM found ORDER BY found_id DESC LIMIT ").push_bind(page.size);
     query.push(" OFFSET ").push_bind((page.number - 1).saturating_mul(page.size));
+    query.push(") AS listed JOIN products ON id = found_id ORDER BY id DESC");
     // Parse each row while the database sends the next ones.
     let (mut rows, mut total) = (vec![], None);
     let mut found = query.build().fetch(pool);
