@@ -15,6 +15,7 @@ use crate::payout::PayoutEvent;
 use crate::reconciliation::ReconciliationEvent;
 use crate::replay::ReplayEvent;
 use crate::user::UserEvent;
+use crate::verification::VerificationEvent;
 use crate::wallet::WalletEvent;
 use crate::webhook::WebhookEvent;
 
@@ -92,6 +93,7 @@ streams! {
     ApiVersion(ApiVersionEvent) = "api_version",
     Log(LogEvent) = "log",
     Approval(ApprovalEvent) = "approval",
+    Verification(VerificationEvent) = "verification",
 }
 
 impl std::fmt::Display for StreamType {

@@ -28,6 +28,7 @@ mod rejection;
 pub mod replay;
 pub mod restrictions;
 pub mod user;
+pub mod verification;
 pub mod wallet;
 pub mod webhook;
 

@@ -54,7 +54,7 @@ pub enum Actor {
     User(UserId),
     Operator(i64),
     Fulfilment,
-    /// Background job that carries out an operator's webhook replay.
+    /// Background job that carries out a webhook replay.
     Replay,
     Sandbox,
 }

@@ -70,7 +70,9 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::User => "users",
         StreamType::Product => "products",
         StreamType::Category => "categories",
-        StreamType::IpBlock | StreamType::Operator | StreamType::ApiVersion | StreamType::Log => return None,
+        StreamType::IpBlock | StreamType::Operator | StreamType::ApiVersion | StreamType::Log | StreamType::Verification => {
+            return None;
+        }
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
@@ -207,7 +209,7 @@ impl Folded {
             Event::Product(_) => fold_or_report(&mut self.products, recorded),
             Event::Category(_) => fold_or_report(&mut self.categories, recorded),
             Event::Reconciliation(_) => fold_or_report(&mut self.statements, recorded),
-            Event::IpBlock(_) | Event::ApiVersion(_) | Event::Log(_) => None,
+            Event::IpBlock(_) | Event::ApiVersion(_) | Event::Log(_) | Event::Verification(_) => None,
             Event::Operator(event) => operators::fold(&mut self.operators, recorded, event).or(operator_users::fold(
                 &mut self.operator_users,
                 recorded,

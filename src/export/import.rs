@@ -220,6 +220,7 @@ impl Survey {
             StreamType::Payout => Some("payout_ids"),
             StreamType::Reconciliation => Some("bank_statement_ids"),
             StreamType::Approval => Some("approval_ids"),
+            StreamType::Verification => Some("audit_runs_id_seq"),
             StreamType::ApiVersion => None, // a version is identified by its own number
             StreamType::Log => None,        // the stream's id is the shard's
         };

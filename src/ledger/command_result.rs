@@ -34,6 +34,7 @@ pub enum CommandResult {
     },
     IpBlockLifted,
     EmergencySunset,
+    VerificationStarted,
     /// `position` is that of the recorded incident.
     LogIncident {
         position: Position,

@@ -240,6 +240,7 @@ impl Shop {
         let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now(), now() + interval '15 min')";
         sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
         self.run(commands::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
+        self.run(commands::StartVerification { run_id: 1 }).await;
         self.security().await;
         let day = |text: &str| text.parse().unwrap();
         self.run(commands::DeclareEmergencySunset(EmergencySunsetDeclared {

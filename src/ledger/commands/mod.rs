@@ -18,6 +18,7 @@ mod payouts;
 mod reconciliation;
 mod replays;
 mod users;
+mod verification;
 mod wallets;
 mod webhooks;
 
@@ -164,6 +165,7 @@ commands! {
     users::RevokeInvitation,
     users::SetOwnPassword,
     users::SetSecurityPolicy,
+    verification::StartVerification,
     wallets::AdjustWallet,
     wallets::FundWallet,
     wallets::OpenWallet,

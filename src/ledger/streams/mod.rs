@@ -17,6 +17,7 @@ mod product;
 mod replay;
 mod statement;
 mod user;
+mod verification;
 mod wallet;
 mod webhook;
 
@@ -40,6 +41,7 @@ pub use api_version::{ApiVersion, V1};
 pub use ip_block::IpBlock;
 pub use log::TransparencyLog;
 pub use operator::Operator;
+pub use verification::Verification;
 
 /// Implements [`Stream`] by the state's row and fold in its projection. `written` also writes the rows.
 macro_rules! projected {
@@ -165,6 +167,7 @@ streams! {
     api_versions: ApiVersion,
     logs: TransparencyLog,
     operators: Operator,
+    verifications: Verification,
 }
 
 impl Streams {

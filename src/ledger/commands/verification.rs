@@ -1,0 +1,23 @@
+//! The start of a verification.
+
+use ledger_events::verification::VerificationStarted;
+
+use crate::ledger::commands::prelude::*;
+use crate::ledger::streams::Verification;
+
+/// Records who starts a verification. The id is that of its run.
+#[derive(Clone, Debug)]
+pub struct StartVerification {
+    pub run_id: i64,
+}
+
+impl Handler for StartVerification {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.verifications.id(self.run_id);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        batch.append::<Verification>(self.run_id, VerificationStarted {}, context);
+        Ok(CommandResult::VerificationStarted)
+    }
+}
