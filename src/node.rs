@@ -28,7 +28,7 @@ use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{Fulfilment, low_stock};
 use crate::ledger::projector::Projector;
-use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, schema::contract, sunset};
+use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, nodes, schema::contract, sunset};
 use crate::mail;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
@@ -236,6 +236,7 @@ impl Node {
         if let Some(sender) = sender {
             self.start_delivery(config, sender, keyring, metrics);
         }
+        self.roles.spawn(nodes::run(nodes::Me::starting(config.roles.names()), ledger.clone(), metrics.clone(), stop()));
         self.roles.spawn(purge::run(ledger.clone(), stop()));
         let heartbeat = ledger.heartbeats().background("clock");
         self.roles.spawn(clock::run(ledger.maintenance().clone(), config.max_clock_jump, heartbeat, stop()));

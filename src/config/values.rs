@@ -63,6 +63,11 @@ impl Roles {
     pub fn include(&self, role: Role) -> bool {
         self.0.contains(&role)
     }
+
+    /// Returns the names of the roles.
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|role| role.as_str().to_owned()).collect()
+    }
 }
 
 impl FromStr for Roles {
@@ -83,7 +88,7 @@ impl FromStr for Roles {
 
 impl fmt::Display for Roles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", "))
+        f.write_str(&self.names().join(", "))
     }
 }
 

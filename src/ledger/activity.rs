@@ -38,8 +38,17 @@ pub struct Progress {
     pub appended_at: DateTime<Utc>,
     /// Time of the last signed checkpoint.
     pub signed_at: Option<DateTime<Utc>>,
+    /// Time at which the oldest order was placed that fulfilment has not taken up.
+    pub unqueued_since: Option<DateTime<Utc>>,
     /// Latest time at which a projection that follows the log has advanced.
     pub projected_at: Option<DateTime<Utc>>,
+}
+
+impl Progress {
+    /// Returns the age of the oldest order that fulfilment has not taken up, in seconds; 0 if there is none.
+    pub fn unqueued_seconds(&self) -> f64 {
+        self.unqueued_since.map_or(0.0, |since| (self.now - since).as_seconds_f64().max(0.0))
+    }
 }
 
 /// Returns the latest progress in every shard.
@@ -50,6 +59,8 @@ pub async fn progress(pool: &PgPool) -> Result<Vec<Progress>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, clock_timestamp() AS now, h.recorded_at AS appended_at,
             (SELECT c.signed_at FROM log_checkpoints c WHERE c.shard_id = h.shard_id ORDER BY c.size DESC, c.signed_at DESC LIMIT 1) AS signed_at,
+            (SELECT o.created_at FROM orders o WHERE o.shard_id = h.shard_id AND NOT o.is_queued AND o.status = 'PENDING'
+                ORDER BY o.placed_position LIMIT 1) AS unqueued_since,
             (SELECT max(p.updated_at) FROM projection_checkpoints p WHERE p.shard_id = h.shard_id) AS projected_at
          FROM log_head h ORDER BY h.shard_id",
     )

@@ -27,6 +27,7 @@ mod ip_blocks;
 pub mod keys;
 mod lookup;
 pub mod low_balance;
+pub mod nodes;
 pub mod operator_users;
 pub mod operators;
 pub mod outbox;

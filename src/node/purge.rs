@@ -7,17 +7,19 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{console, one_time_tokens, sessions};
+use crate::audit::runs;
 use crate::delivery::days;
 use crate::heartbeat::Heartbeat;
 use crate::ledger::Ledger;
 use crate::ledger::expiry::{self, KeyWalk};
+use crate::ledger::nodes;
 
 /// Interval of the purge.
 const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Number of purges in which the purge scans all idempotency keys once. That takes 16 hours.
 const PURGES_A_WALK: i64 = 100;
 
-/// Deletes old idempotency keys, sessions and delivery days, and expired one-time tokens, mails, rate limit windows and IP
+/// Deletes old idempotency keys, sessions, delivery days, nodes and audit runs, and expired one-time tokens, mails, rate limit windows and IP
 /// blocks. It runs every ten minutes, in small batches. All nodes may do this at the same time.
 pub async fn run(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
@@ -36,6 +38,8 @@ pub async fn run(ledger: Ledger, stop: CancellationToken) {
         purge_all(&stop, &heartbeat, "one-time tokens and mails", || one_time_tokens::purge(pool)).await;
         purge_all(&stop, &heartbeat, "blocks", || expiry::purge_ip_blocks(pool)).await;
         purge_all(&stop, &heartbeat, "delivery days", || days::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "nodes", || nodes::purge(pool)).await;
+        purge_all(&stop, &heartbeat, "audit runs", || runs::purge(pool)).await;
         purge_keys(&stop, &heartbeat, &mut keys, pool).await;
     }
 }

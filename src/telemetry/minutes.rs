@@ -1,4 +1,4 @@
-//! Counts of this node by minute, for the last hour.
+//! Counts of a node by minute, for the last hour.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +17,16 @@ pub struct Minute {
     pub requests: u64,
     /// Number of requests that were answered with a 5xx status.
     pub failures: u64,
-    /// Number of events that this node's writers have appended.
+    /// Number of requests that took longer than [`Minute::SLOW`].
+    pub slow: u64,
+    /// Number of events that the writers have appended.
     pub events: u64,
+    /// Number of batches that the writers have appended.
+    pub batches: u64,
+    /// Number of batches that held the log's head longer than [`Minute::HELD`].
+    pub held: u64,
+    /// Number of orders that fulfilment has taken up.
+    pub taken_up: u64,
     /// Number of delivery attempts that succeeded.
     pub delivered: u64,
     /// Number of delivery attempts that failed.
@@ -30,9 +38,24 @@ pub struct Minute {
 }
 
 impl Minute {
+    /// Time after which a request counts as slow, as in the alert `LedgerRequestsSlow`.
+    pub const SLOW: Duration = Duration::from_secs(1);
+    /// Time after which the log's head counts as held, as in the alert `LedgerHeadHeld`.
+    pub const HELD: Duration = Duration::from_millis(500);
+
+    /// Creates an empty minute that begins at this time.
+    pub fn starting_at(at: DateTime<Utc>) -> Minute {
+        Minute { number: at.timestamp().div_euclid(60), ..Minute::default() }
+    }
+
     /// Returns the beginning of the minute.
     pub fn at(&self) -> DateTime<Utc> {
         DateTime::from_timestamp(self.number * 60, 0).unwrap_or_default()
+    }
+
+    /// Returns whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        *self == Minute { number: self.number, ..Minute::default() }
     }
 
     /// Returns the number of delivery attempts.

@@ -264,6 +264,7 @@ impl Metrics {
         self.0.minutes.count(|minute| {
             minute.requests += 1;
             minute.failures += u64::from(status >= 500);
+            minute.slow += u64::from(took > Minute::SLOW);
         });
     }
 
@@ -291,7 +292,11 @@ impl Metrics {
     pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
         self.0.commands.inc_by(commands as u64);
         self.0.events.inc_by(events as u64);
-        self.0.minutes.count(|minute| minute.events += events as u64);
+        self.0.minutes.count(|minute| {
+            minute.events += events as u64;
+            minute.batches += 1;
+            minute.held += u64::from(held.is_some_and(|held| held > Minute::HELD));
+        });
         self.0.batch_commands.observe(commands as f64);
         if let Some(held) = held {
             self.0.head_lock_seconds.observe(held.as_secs_f64());
@@ -329,7 +334,7 @@ impl Metrics {
         });
     }
 
-    /// Returns the counts of this node in the last hour, by minute.
+    /// Returns the counts of this node in the last hour, by minute. Minutes without a count are included.
     pub fn minutes(&self) -> Vec<Minute> {
         self.0.minutes.last()
     }
@@ -356,6 +361,7 @@ impl Metrics {
     }
 
     pub fn taken_up(&self, orders: usize) {
+        self.0.minutes.count(|minute| minute.taken_up += orders as u64);
         self.0.fulfilled.inc_by(orders as u64);
     }
 

@@ -20,7 +20,7 @@ use super::signer::{Origin, Signer};
 use super::signer_state::{Remembered, SignerState, SignerStateError};
 use super::store::{self, Published};
 use super::{Refusal, TreeError};
-use crate::ledger::{Ledger, connect, reader};
+use crate::ledger::{Ledger, connect, nodes, reader};
 use crate::telemetry::Metrics;
 
 /// Number of events in a page, and the largest number in one step.
@@ -76,13 +76,12 @@ impl TreeProjector {
         state: SignerState,
         metrics: Metrics,
     ) -> TreeProjector {
-        let host = nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         TreeProjector {
             ledger: ledger.clone(),
             dedicated: connect::tree(options),
             signer,
             origin,
-            me: Identity { node: state.id(), host },
+            me: Identity { node: state.id(), host: nodes::host() },
             state,
             standing: Standing::default(),
             metrics,

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 33] = migrations![
+const FILES: [(&str, &str); 39] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -48,6 +48,12 @@ const FILES: [(&str, &str); 33] = migrations![
     "0036_delivery_days"
     "0039_withdrawn_approvals"
     "0040_products_with_thresholds"
+    "0041_products_by_brand"
+    "0042_nodes_and_audit_runs"
+    "0043_product_thumbnails"
+    "0044_failed_deliveries_by_time"
+    "0045_orders_by_client_reference"
+    "0046_payouts_by_client_reference"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line
