@@ -125,6 +125,10 @@ pub struct Config {
     #[arg(skip)]
     pub one_click: Option<OneClick>,
 
+    // Whether the pages show the mails that the node sends, as they do in a sandbox. Only the demo sets it.
+    #[arg(skip)]
+    pub shows_outbox: bool,
+
     /// Maximum number of connections per source address (per /64 for IPv6); trusted proxies have no limit
     #[arg(long, env = "LEDGER_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_per_address: u32,

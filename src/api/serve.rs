@@ -159,6 +159,7 @@ fn operator_api() -> impl OpenApi {
         ),
         (
             operator::Wallets,
+            operator::Transactions,
             operator::Statements,
             operator::Payouts,
             operator::Approvals,
@@ -174,6 +175,7 @@ fn operator_api() -> impl OpenApi {
             operator::Replays,
             operator::Audit,
             operator::Operations,
+            operator::AuditRuns,
             operator::Erasures,
             operator::Checkpoints,
         ),
@@ -232,7 +234,7 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
     let state = Arc::new(state);
     let routes = routes(&state, surface, documents);
     let api = routes.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).map_to_response().boxed();
-    let api = Inner::new(api, state.is_sandbox);
+    let api = Inner::new(api, state.shows_outbox);
     let pages = pages(api.clone());
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
         paths.extend(more.clone());
@@ -258,7 +260,7 @@ fn routes(state: &Arc<ApiState>, surface: Surface, documents: [(String, &Value);
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
     };
-    let portal = match state.is_sandbox {
+    let portal = match state.shows_outbox {
         true => part((portal_api(), Outbox)).boxed(),
         false => part(portal_api()).boxed(),
     };

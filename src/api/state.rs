@@ -20,6 +20,7 @@ use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::open_id::OpenId;
 use crate::access::{Console, Gate, Operators, Sessions};
+use crate::audit::runner::Runner;
 use crate::delivery::retention::RetentionSettings;
 use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{FIRST_SHARD, Ledger, Origin};
@@ -44,6 +45,8 @@ pub struct ApiState {
     pub metrics: Metrics,
     /// Whether the node serves the operations of a sandbox.
     pub is_sandbox: bool,
+    /// Whether the node shows the mails that it sends.
+    pub shows_outbox: bool,
     /// Base URL at which clients reach the service, without a trailing slash.
     pub public_url: Arc<str>,
     /// Base URL at which operators reach the console, without a trailing slash.
@@ -55,6 +58,8 @@ pub struct ApiState {
     pub approval_limits: Arc<ApprovalLimits>,
     /// Requests that wait for events.
     pub feed: FeedWaiters,
+    /// Verifications on this node.
+    pub audits: Runner,
     /// Retention of delivery data.
     pub retention: RetentionSettings,
 }

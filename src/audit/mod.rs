@@ -14,6 +14,8 @@ mod pipeline;
 pub(crate) mod positions;
 pub mod rebuild;
 pub(crate) mod rules;
+pub mod runner;
+pub mod runs;
 mod second_factors;
 mod secrets;
 mod shadow;

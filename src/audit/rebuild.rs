@@ -8,6 +8,7 @@
 mod swap;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use ledger_database::PgConnection;
 use ledger_events::{Position, Recorded, ShardId};
@@ -83,6 +84,16 @@ pub struct Rebuilt {
     pub rows: BTreeMap<&'static str, i64>,
     pub found: u64,
     pub differences: Vec<Difference>,
+}
+
+impl fmt::Display for Rebuilt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: rebuilt; ", self.projections.join(", "))?;
+        match self.found {
+            0 => f.write_str("no row differed"),
+            found => write!(f, "{found} differences repaired"),
+        }
+    }
 }
 
 impl Rebuilt {

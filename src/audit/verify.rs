@@ -1,5 +1,7 @@
 //! Verifies, while the service runs, that every derived row matches the log and that the log follows its own rules.
 
+use std::fmt;
+
 use ledger_database::{Connector, PgConnection};
 use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
@@ -64,6 +66,20 @@ pub struct Report {
     pub found: u64,
     /// The first [`Findings::KEPT`] differences.
     pub differences: Vec<Difference>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { events, streams, transactions, vouchers, deliveries, .. } = self.counts;
+        write!(
+            f,
+            "{events} events in {streams} streams, {transactions} movements, {vouchers} vouchers, {deliveries} deliveries: "
+        )?;
+        match self.found {
+            0 => f.write_str("everything matches the log"),
+            found => write!(f, "{found} differences"),
+        }
+    }
 }
 
 impl Report {

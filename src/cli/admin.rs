@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+mod audit_runs;
 mod lookups;
 mod operators;
 mod payouts;
@@ -76,6 +77,9 @@ enum Admin {
     Operator(operators::Operator),
     /// Show who did what
     Audit(audit::AuditArgs),
+    /// Start a verification, and show the runs of verify and rebuild
+    #[command(subcommand)]
+    AuditRun(audit_runs::AuditRun),
     /// Manage operator tokens; connects to the database instead of the service
     Token(TokenArgs),
 }
@@ -287,6 +291,7 @@ pub async fn run(args: AdminArgs, output: &Output) -> anyhow::Result<()> {
         Admin::User(user) => users::operation(user)?,
         Admin::Operator(operator) => operators::operation(operator)?,
         Admin::Audit(audit) => audit::operation(audit),
+        Admin::AuditRun(run) => audit_runs::operation(run),
         Admin::Credential(credential) => credential_operation(credential),
         Admin::Wallet(wallet) => wallet_operation(wallet),
         Admin::Category(Category::Create { name, parent }) => {

@@ -2,13 +2,60 @@
 
 use std::process::ExitCode;
 
+use ledger_database::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use tokio::sync::watch;
 
 use super::offline::{self, OfflineArgs};
 use super::output::{Bar, Output, print_differences, with_progress};
-use crate::audit::{self, Rebuild};
+use crate::audit::runs::{self, Kind, Outcome};
+use crate::audit::{self, AuditError, Progress, Rebuild};
 use crate::config::{DatabaseSettings, MasterKeySettings};
+use crate::ledger::connect;
 use crate::node::{self, Database};
+
+/// Record of a command's run, which the console shows. The run goes on without one if it cannot be written.
+struct Record {
+    pool: PgPool,
+    id: Option<i64>,
+    bar: Bar,
+    progress: watch::Sender<Option<Progress>>,
+}
+
+impl Record {
+    async fn begin(options: &PgConnectOptions, kind: Kind<'_>) -> Record {
+        let pool = connect::maintenance(options);
+        let id = runs::begin(&pool, kind).await;
+        let id = id.inspect_err(|error| tracing::warn!(%error, "failed to record the run, so the console does not show it"));
+        Record { pool, id: id.ok(), bar: Bar::new(), progress: watch::Sender::new(None) }
+    }
+
+    fn show(&self, progress: Progress) {
+        self.bar.show(progress);
+        self.progress.send_replace(Some(progress));
+    }
+
+    /// Does the work, and records its progress and its outcome.
+    async fn follow<T>(
+        &self,
+        work: impl Future<Output = Result<T, AuditError>>,
+        outcome: impl FnOnce(&Result<T, AuditError>) -> Outcome,
+    ) -> anyhow::Result<Result<T, AuditError>> {
+        let done = match self.id {
+            Some(id) => runs::follow(&self.pool, id, self.progress.subscribe(), work).await,
+            None => Some(work.await),
+        };
+        self.bar.end();
+        let done = done.ok_or_else(|| anyhow::anyhow!("the database did not answer for {:?}", runs::LOST_AFTER))?;
+        if let Some(id) = self.id
+            && let Err(error) = runs::end(&self.pool, id, &outcome(&done)).await
+        {
+            tracing::warn!(%error, "failed to record the result of the run; the console shows it as interrupted");
+        }
+        self.pool.close().await;
+        Ok(done)
+    }
+}
 
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
@@ -46,10 +93,9 @@ pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCo
 
 async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let keyring = node::keyring_if_any(&args.master_key, &args.database.data_dir, database.is_embedded())?;
-    let bar = Bar::new();
-    let report = audit::verify_with(database.options(), keyring.as_deref(), |progress| bar.show(progress)).await;
-    bar.end();
-    let report = report?;
+    let record = Record::begin(database.options(), Kind::Verify).await;
+    let verify = audit::verify_with(database.options(), keyring.as_deref(), |progress| record.show(progress));
+    let report = record.follow(verify, Outcome::of_verify).await??;
     if output.json {
         output.line(serde_json::to_string_pretty(&report)?)?;
     } else {
@@ -65,16 +111,7 @@ async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> 
         if !report.secrets_compared {
             output.line("keys, passwords, sessions and secrets: not compared (needs --master-key-file)")?;
         }
-        let counts = report.counts;
-        output.line(format!(
-            "{} events in {} streams, {} movements, {} vouchers, {} deliveries: {}",
-            counts.events,
-            counts.streams,
-            counts.transactions,
-            counts.vouchers,
-            counts.deliveries,
-            if report.is_clean() { "everything matches the log".to_owned() } else { format!("{} differences", report.found) },
-        ))?;
+        output.line(report.to_string())?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -82,18 +119,17 @@ async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> 
 /// Runs `rebuild`. The exit status is 1 if the replaced rows differed from the log, so that nobody overlooks a repair.
 pub async fn rebuild(args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let done = run_rebuild(database.migrating(), args, output).await;
+    let done = run_rebuild(&database, args, output).await;
     database.close().await?;
     done
 }
 
-async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
+async fn run_rebuild(database: &Database, args: &RebuildArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let name = if args.all { "all" } else { args.projection.as_deref().unwrap_or("all") };
     let which = Rebuild::parse(name).ok_or_else(|| anyhow::anyhow!("unknown projection {name:?}"))?;
-    let bar = Bar::new();
-    let rebuilt = audit::rebuild(options, which, |progress| bar.show(progress)).await;
-    bar.end();
-    let rebuilt = rebuilt?;
+    let record = Record::begin(database.options(), Kind::Rebuild(name)).await;
+    let rebuild = audit::rebuild(database.migrating(), which, |progress| record.show(progress));
+    let rebuilt = record.follow(rebuild, Outcome::of_rebuild).await??;
     if output.json {
         output.line(serde_json::to_string_pretty(&rebuilt)?)?;
     } else {
@@ -101,12 +137,7 @@ async fn run_rebuild(options: &PgConnectOptions, args: &RebuildArgs, output: &Ou
         for (table, rows) in &rebuilt.rows {
             output.line(format!("{table}: {rows} rows"))?;
         }
-        let outcome = if rebuilt.was_clean() {
-            "rebuilt; no row differed".to_owned()
-        } else {
-            format!("rebuilt; {} differences repaired", rebuilt.found)
-        };
-        output.line(format!("{}: {outcome}", rebuilt.projections.join(", ")))?;
+        output.line(rebuilt.to_string())?;
     }
     Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -16,6 +16,8 @@ const PROJECTING: u32 = 3;
 const SENDING: u32 = 2;
 /// Connections of the gate, for keys and rate limits.
 const GATE: u32 = 1;
+/// Connection of a verification that an operator starts.
+const VERIFYING: u32 = 1;
 /// Smallest pool for reading. With fewer connections, one slow request would block all others.
 const LEAST_READING: u32 = 2;
 
@@ -57,7 +59,7 @@ impl Budget {
             + WORK_CONNECTIONS
             + of(Role::Projector, PROJECTING)
             + of(Role::Delivery, DELIVERY_CONNECTIONS + SENDING)
-            + of(Role::Api, ACCESS_CONNECTIONS + GATE);
+            + of(Role::Api, ACCESS_CONNECTIONS + GATE + VERIFYING);
         match given.checked_sub(fixed) {
             Some(reading) if reading >= LEAST_READING => Ok(Budget { fixed, reading }),
             _ => Err(BudgetError::TooFew { given, needed: fixed + LEAST_READING, shards }),
@@ -109,11 +111,11 @@ mod tests {
     fn the_pool_for_reading_gets_the_remaining_connections() {
         let all: Roles = "api,projector,fulfilment,delivery".parse().unwrap();
         let budget = |given, roles: &Roles, shards| Budget::share(given, roles, shards).map(|budget| budget.reading);
-        assert_eq!(budget(40, &all, 1).unwrap(), 18);
-        assert_eq!(budget(40, &all, 3).unwrap(), 14);
-        assert_eq!(budget(24, &all, 1).unwrap(), 2);
-        let told = budget(23, &all, 1).unwrap_err().to_string();
-        assert!(told.contains("is 23") && told.contains("needs 24"), "{told}");
+        assert_eq!(budget(40, &all, 1).unwrap(), 17);
+        assert_eq!(budget(40, &all, 3).unwrap(), 13);
+        assert_eq!(budget(25, &all, 1).unwrap(), 2);
+        let told = budget(24, &all, 1).unwrap_err().to_string();
+        assert!(told.contains("is 24") && told.contains("needs 25"), "{told}");
         let few: Roles = "fulfilment".parse().unwrap();
         assert_eq!(budget(40, &few, 1).unwrap(), 28);
     }

@@ -15,6 +15,7 @@ use crate::access::open_id::OpenId;
 use crate::access::rate_limits::RateLimits;
 use crate::access::{Console, Gate, Operators, Sessions};
 use crate::api::{ApiState, Lifecycle, Surface, app};
+use crate::audit::runner::Runner;
 use crate::config::Config;
 use crate::delivery::retention::RetentionSettings;
 use crate::http;
@@ -41,6 +42,8 @@ pub struct ApiSettings {
     /// Sign-in of operators' users through OpenID Connect, if it is configured.
     pub open_id: Option<OpenId>,
     pub is_sandbox: bool,
+    /// Whether the node shows the mails that it sends.
+    pub shows_outbox: bool,
     pub public_log: PublicLog,
     /// Amounts above which a second operator must approve.
     pub approval_limits: ApprovalLimits,
@@ -90,6 +93,7 @@ pub fn settings(
         portal_url: urls.portal.into(),
         open_id,
         is_sandbox: config.sandbox,
+        shows_outbox: config.sandbox || config.shows_outbox,
         public_log,
         approval_limits: config.approval_above.clone().unwrap_or_default(),
         operator_token,
@@ -117,14 +121,17 @@ pub fn api_state(
     tasks: &TaskTracker,
 ) -> ApiState {
     let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
-    let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, retention, stopping, .. } = settings;
+    let ApiSettings {
+        open_id, is_sandbox, shows_outbox, public_log, approval_limits, operator_token, retention, stopping, ..
+    } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
     let gate = Gate::watched(counting, access.clone(), keyring.clone(), rate_limits, heartbeat, tasks);
     let (pool, heartbeat) = (ledger.pool().clone(), heartbeats.serving("sessions"));
     let sessions = Sessions::start(access.clone(), pool.clone(), keyring.clone(), heartbeat, tasks);
     let heartbeat = heartbeats.background("waiting requests");
-    let feed = FeedWaiters::start(pool.clone(), ledger.wake(), heartbeat, stopping, tasks);
+    let feed = FeedWaiters::start(pool.clone(), ledger.wake(), heartbeat, stopping.clone(), tasks);
+    let audits = Runner::start(ledger, options, keyring.clone(), stopping, tasks);
     let operators = Operators::new(access.clone(), keyring.clone(), operator_token.as_ref());
     let console = Console::new(access, pool, keyring.clone(), sessions.passwords().clone());
     ApiState {
@@ -139,11 +146,13 @@ pub fn api_state(
         trusted_proxies,
         metrics,
         is_sandbox,
+        shows_outbox,
         public_url,
         console_url,
         portal_url,
         public_log,
         feed,
+        audits,
         approval_limits: Arc::new(approval_limits),
         retention,
     }
@@ -160,7 +169,8 @@ pub struct Served {
 impl Served {
     /// Returns what a listener of a node serves.
     pub fn new(surface: Surface, config: &Config, state: &ApiState) -> Served {
-        let settings = PageSettings { has_open_id: state.open_id.is_some(), one_click: config.one_click.clone() };
+        let start = if surface == Surface::Operators { "/console" } else { "/portal" };
+        let settings = PageSettings { start, has_open_id: state.open_id.is_some(), one_click: config.one_click.clone() };
         Served { surface, pages: config.pages.is_on().then_some(settings) }
     }
 }

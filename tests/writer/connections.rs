@@ -99,7 +99,7 @@ async fn a_caller_that_gives_up_on_a_silent_connection_loses_no_place_in_the_poo
 #[tokio::test]
 async fn a_node_limits_its_connections_and_refuses_to_start_if_the_database_has_too_few() {
     let database = postgres::database().await;
-    let node = Program::start(&database.url, &["--database-connections", "24"]).await;
+    let node = Program::start(&database.url, &["--database-connections", "25"]).await;
     let client = node.client("1000.00").await;
     let nothing = serde_json::Value::Null;
     let reads = (0..64).map(|_| node.call(&client, "GET", "/orders", None, &nothing));
@@ -113,9 +113,9 @@ async fn a_node_limits_its_connections_and_refuses_to_start_if_the_database_has_
     .fetch_one(&mut admin)
     .await
     .unwrap();
-    assert!((8..=24).contains(&open), "{open}");
+    assert!((8..=25).contains(&open), "{open}");
 
-    for (given, told) in [("23", "needs 24"), ("9999", "the database takes")] {
+    for (given, told) in [("24", "needs 25"), ("9999", "the database takes")] {
         let refused = run(node.command().args(["serve", "--listen", "127.0.0.1:0", "--database-connections", given])).await;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("--database-connections") && said.contains(told), "{said}");

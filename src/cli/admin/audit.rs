@@ -16,6 +16,9 @@ pub struct AuditArgs {
     /// Only actions of these event types, comma-separated
     #[arg(long = "type", value_name = "TYPES")]
     types: Option<String>,
+    /// Only reveals of secrets: voucher codes, and keys, tokens and signing secrets that were created or rotated
+    #[arg(long)]
+    reveals: bool,
     /// Only actions that belong to this account
     #[arg(long, value_name = "ID")]
     account: Option<i64>,
@@ -34,12 +37,13 @@ pub struct AuditArgs {
 }
 
 pub fn operation(args: AuditArgs) -> Operation {
-    let AuditArgs { actor, subject, types, account, since, until, before, limit } = args;
+    let AuditArgs { actor, subject, types, reveals, account, since, until, before, limit } = args;
     let number = |number: Option<i64>| number.map(|number| number.to_string());
     let given = [
         ("actor", actor),
         ("subject", subject),
         ("type", types),
+        ("reveals", reveals.then(|| "true".to_owned())),
         ("account_id", number(account)),
         ("since", since),
         ("until", until),

@@ -96,6 +96,7 @@ impl Stage {
         config.listen = args.listen.unwrap_or_else(free_address);
         config.operator_token = OperatorTokenSettings { operator_token_file: Some(operator_token_file.clone()) };
         config.one_click = Some(one_click.clone());
+        config.shows_outbox = true;
         config.approval_above = Some(APPROVAL_ABOVE.parse().map_err(anyhow::Error::msg)?);
         config.webhook_ca_file = Some(data_dir.join("receiver").join("receiver-ca.pem"));
         config.webhook_allow_nets = vec!["127.0.0.0/8".parse()?];

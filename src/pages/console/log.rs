@@ -143,10 +143,11 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
         }
         @if let Some(shown) = shown { (checkpoints::past(&visit.query, &shown.published)) }
         h2 { "Verify everything" }
-        p { "These commands compare every table with the log, and derive a table from the log again. They run beside the service." }
+        p {
+            a href="/console/audit-runs" { "Verify and rebuild" }
+            " compares every table with the log, and shows the runs of the commands that do so."
+        }
         ul {
-            li { (copyable("rewards-ledger verify")) }
-            li { (copyable("rewards-ledger rebuild all")) }
             li { (copyable("rewards-ledger verify --receipt receipt.json --key 'VERIFIER KEY'")) " needs no database, and no trust in this page." }
         }
     };

@@ -3,6 +3,7 @@
 mod account;
 mod accounts;
 mod audit;
+mod audit_runs;
 mod catalogue;
 mod checkpoints;
 mod erasures;
@@ -33,7 +34,7 @@ pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
     let site = reconciliation::add(money::add(catalogue::add(site)));
     let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
-    let site = log::add(erasures::add(replays::add(operations::add(site))));
+    let site = audit_runs::add(log::add(erasures::add(replays::add(operations::add(site)))));
     let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
     live::add(site, stop)
 }

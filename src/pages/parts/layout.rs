@@ -68,6 +68,7 @@ const CONSOLE_ENTRIES: &[(&str, &str)] = &[
     ("/console/replays", "Replays"),
     ("/console/erasures", "Erasures"),
     ("/console/log", "Transparency log"),
+    ("/console/audit-runs", "Verify and rebuild"),
     ("/console/ip-blocks", "Blocked addresses"),
     ("/console/operators", "Operators"),
     ("/console/audit", "Audit"),
@@ -110,6 +111,7 @@ const DONE: &[(&str, &str)] = &[
     ("token-revoked", "The token is revoked."),
     ("two-factor-off", "Two-factor authentication is off."),
     ("two-factor-removed", "The second factor is removed."),
+    ("verifying", "The verification has started."),
     ("withdraw", "Withdrawn. Nothing has moved."),
 ];
 

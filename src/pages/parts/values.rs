@@ -6,9 +6,10 @@ use maud::{Markup, html};
 /// A status as a coloured word. The word says everything; the colour only helps.
 pub fn badge(status: &str) -> Markup {
     let class = match status {
-        "DELIVERED" | "delivered" | "PAID" | "ACTIVE" | "active" | "MATCHED" | "COMPLETED" | "ready" => "badge good",
-        "CANCELLED" | "failed" | "FAILED" | "revoked" | "SUSPENDED" | "inactive" | "deleted" => "badge bad",
-        "DELAYED" | "PARTIALLY_DELIVERED" | "pending" | "PENDING" | "RUNNING" | "expired" => "badge wait",
+        "DELIVERED" | "delivered" | "PAID" | "ACTIVE" | "active" | "MATCHED" | "COMPLETED" | "ready" | "clean" => "badge good",
+        "CANCELLED" | "failed" | "FAILED" | "revoked" | "SUSPENDED" | "inactive" | "deleted" | "lost" | "interrupted"
+        | "differences" => "badge bad",
+        "DELAYED" | "PARTIALLY_DELIVERED" | "pending" | "PENDING" | "RUNNING" | "running" | "expired" => "badge wait",
         _ => "badge",
     };
     html! { span class=(class) { (words(status)) } }

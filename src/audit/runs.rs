@@ -1,0 +1,270 @@
+//! Runs of `verify` and `rebuild` with their progress, so that every node can show them. An operator starts a
+//! verification on a node; commands record their own runs.
+//!
+//! A run gives a sign of life every two seconds. Without one for half a minute it counts as interrupted: its node or
+//! command has ended, or has lost the database.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use ledger_database::{FromRow, PgPool};
+use ledger_events::{Actor, ShardId};
+use ledger_projections::page::{Listed, Page};
+use sqlx::types::Json;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{AuditError, Difference, Progress, Rebuilt, Report};
+use crate::ledger::nodes;
+
+/// Interval of a run's signs of life.
+const BEAT_EVERY: Duration = Duration::from_secs(2);
+/// Time without a sign of life after which a run counts as interrupted.
+pub const LOST_AFTER: Duration = Duration::from_secs(30);
+/// Number of differences that a run keeps.
+const KEPT_DIFFERENCES: usize = 100;
+/// Number of days for which runs are kept.
+const KEPT_DAYS: i32 = 90;
+/// Key of the advisory lock under which a verification starts: "ledgruns" in ASCII.
+const KEY: i64 = 0x6c65_6467_7275_6e73;
+
+/// Work of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    Verify,
+    /// Rebuild of a projection, or of all.
+    Rebuild(&'a str),
+}
+
+impl Kind<'_> {
+    fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Kind::Verify => ("verify", None),
+            Kind::Rebuild(projection) => ("rebuild", Some(projection)),
+        }
+    }
+}
+
+/// Outcome of a run that has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    name: &'static str,
+    found: i64,
+    /// Counts, or the reason of a failure.
+    summary: String,
+    differences: Vec<String>,
+}
+
+impl Outcome {
+    fn compared(found: u64, differences: &[Difference], summary: String) -> Outcome {
+        Outcome {
+            name: if found == 0 { "clean" } else { "differences" },
+            found: i64::try_from(found).unwrap_or(i64::MAX),
+            summary,
+            differences: differences.iter().take(KEPT_DIFFERENCES).map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Returns the outcome of a verification.
+    pub fn of_verify(result: &Result<Report, AuditError>) -> Outcome {
+        match result {
+            Ok(report) => Outcome::compared(report.found, &report.differences, report.to_string()),
+            Err(error) => Outcome::failed(error),
+        }
+    }
+
+    /// Returns the outcome of a rebuild.
+    pub fn of_rebuild(result: &Result<Rebuilt, AuditError>) -> Outcome {
+        match result {
+            Ok(rebuilt) => Outcome::compared(rebuilt.found, &rebuilt.differences, rebuilt.to_string()),
+            Err(error) => Outcome::failed(error),
+        }
+    }
+
+    fn failed(error: &AuditError) -> Outcome {
+        Outcome { name: "failed", summary: error.to_string(), ..Outcome::default() }
+    }
+
+    /// Returns the outcome of a run that was given up, because its node stops or its start could not be recorded.
+    pub fn stopped() -> Outcome {
+        Outcome { name: "stopped", summary: "the run was given up".to_owned(), ..Outcome::default() }
+    }
+}
+
+/// Records the start of a command's run. Returns its id.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn begin(pool: &PgPool, kind: Kind<'_>) -> Result<i64, sqlx::Error> {
+    let (kind, projection) = kind.parts();
+    sqlx::query_scalar("INSERT INTO audit_runs (kind, projection, host) VALUES ($1, $2, $3) RETURNING id")
+        .bind(kind)
+        .bind(projection)
+        .bind(nodes::host())
+        .fetch_one(pool)
+        .await
+}
+
+/// Records the start of a verification by an operator, unless a run is in progress on any node. Returns its id.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn begin_alone(pool: &PgPool, actor: Actor) -> Result<Option<i64>, sqlx::Error> {
+    let mut tx = pool.begin().await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(KEY).execute(&mut *tx).await?;
+    let id = sqlx::query_scalar(
+        "INSERT INTO audit_runs (kind, actor, host) SELECT 'verify', $1, $2
+         WHERE NOT EXISTS (SELECT FROM audit_runs WHERE ended_at IS NULL AND beat_at > clock_timestamp() - make_interval(secs => $3))
+         RETURNING id",
+    )
+    .bind(Json(actor))
+    .bind(nodes::host())
+    .bind(LOST_AFTER.as_secs_f64())
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(id)
+}
+
+/// Does the work of a run, and meanwhile records its progress and its signs of life. Returns `None` if these could not be
+/// written for so long that the run counts as interrupted; the work is dropped then.
+pub async fn follow<T>(
+    pool: &PgPool,
+    id: i64,
+    mut progress: watch::Receiver<Option<Progress>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut due = tokio::time::interval(BEAT_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut beaten = Instant::now();
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Some(done),
+            _ = due.tick() => {}
+        }
+        let latest = *progress.borrow_and_update();
+        // The work goes on while the sign of life is written.
+        let written = tokio::select! {
+            done = &mut work => return Some(done),
+            written = beat(pool, id, latest) => written,
+        };
+        match written {
+            Ok(()) => beaten = Instant::now(),
+            Err(error) if beaten.elapsed() > LOST_AFTER => {
+                tracing::error!(run = id, %error, "no sign of life of the run could be written; giving it up");
+                return None;
+            }
+            Err(error) => tracing::warn!(run = id, %error, "failed to write a sign of life of the run; retrying"),
+        }
+    }
+}
+
+async fn beat(pool: &PgPool, id: i64, progress: Option<Progress>) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE audit_runs SET beat_at = clock_timestamp(), stage = $2, shard_id = $3, done = $4, total = $5
+         WHERE id = $1 AND ended_at IS NULL",
+    )
+    .bind(id)
+    .bind(progress.map(|progress| progress.stage))
+    .bind(progress.map(|progress| progress.shard))
+    .bind(progress.map(|progress| progress.done))
+    .bind(progress.map(|progress| progress.total))
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Records the end of a run.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn end(pool: &PgPool, id: i64, outcome: &Outcome) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE audit_runs SET ended_at = clock_timestamp(), beat_at = clock_timestamp(), outcome = $2, found = $3, summary = $4,
+            differences = $5
+         WHERE id = $1 AND ended_at IS NULL",
+    )
+    .bind(id)
+    .bind(outcome.name)
+    .bind(outcome.found)
+    .bind(&outcome.summary)
+    .bind(&outcome.differences)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// A run, as it is stored.
+#[derive(Clone, Debug, FromRow)]
+pub struct Run {
+    pub id: i64,
+    /// `verify` or `rebuild`.
+    pub kind: String,
+    /// Projection of a rebuild.
+    pub projection: Option<String>,
+    /// Operator who started the run; `None` for a command.
+    #[sqlx(json(nullable))]
+    pub actor: Option<Actor>,
+    pub host: String,
+    pub started_at: DateTime<Utc>,
+    pub beat_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
+    pub stage: Option<String>,
+    pub shard_id: Option<ShardId>,
+    pub done: Option<i64>,
+    pub total: Option<i64>,
+    /// `running`, `interrupted`, or the outcome.
+    pub status: String,
+    pub found: i64,
+    pub summary: Option<String>,
+    pub differences: Vec<String>,
+}
+
+/// Columns of [`Run`]. `$1` is [`LOST_AFTER`] in seconds.
+macro_rules! run_columns {
+    () => {
+        "id, kind, projection, actor, host, started_at, beat_at, ended_at, stage, shard_id, done, total, found, summary, differences,
+         coalesce(outcome, CASE WHEN beat_at > clock_timestamp() - make_interval(secs => $1) THEN 'running' ELSE 'interrupted' END) AS status"
+    };
+}
+
+/// Lists one page of the runs, newest first.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Run>, sqlx::Error> {
+    let rows = sqlx::query_as(concat!("SELECT ", run_columns!(), " FROM audit_runs ORDER BY id DESC LIMIT $2 OFFSET $3"))
+        .bind(LOST_AFTER.as_secs_f64())
+        .bind(page.size)
+        .bind((page.number - 1).saturating_mul(page.size))
+        .fetch_all(pool)
+        .await?;
+    // Runs are purged after a time, so the table is small.
+    let total = sqlx::query_scalar("SELECT count(*) FROM audit_runs").fetch_one(pool).await?;
+    Ok(Listed { rows, total })
+}
+
+/// Returns a run.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn find(pool: &PgPool, id: i64) -> Result<Option<Run>, sqlx::Error> {
+    sqlx::query_as(concat!("SELECT ", run_columns!(), " FROM audit_runs WHERE id = $2"))
+        .bind(LOST_AFTER.as_secs_f64())
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}
+
+/// Deletes old runs. Returns the number of deleted rows, and that there are no more: people start runs, so they are few.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
+    let done = sqlx::query("DELETE FROM audit_runs WHERE started_at < clock_timestamp() - make_interval(days => $1)")
+        .bind(KEPT_DAYS)
+        .execute(pool)
+        .await?;
+    Ok((done.rows_affected(), false))
+}
