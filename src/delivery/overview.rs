@@ -6,14 +6,14 @@ use ledger_events::{AccountId, ShardId, WebhookId};
 
 use super::days::DeliveryDay;
 
-/// Upper limit for counting a shard's deliveries, so that counting stays cheap when there are many.
-pub const MOST_COUNTED: i64 = 100_000;
 /// Upper limit for counting a webhook's deliveries.
 pub const MOST_OF_WEBHOOK: i64 = 1_000;
+/// Upper limit for counting the deliveries that failed for good in a day.
+pub const MOST_FAILED: i64 = 1_001;
 /// Number of days of attempts.
 const DAYS: i32 = 14;
 
-/// Deliveries of a shard beside those that are due. Each count is at most [`MOST_COUNTED`].
+/// Deliveries of a shard beside those that are due. Each count ends at a limit.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct DeliveryQueue {
     pub shard_id: ShardId,
@@ -27,11 +27,11 @@ pub struct DeliveryQueue {
     pub oldest_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// Counts the deliveries of every shard.
+/// Counts the deliveries of every shard, each state no further than `counted`.
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn queues(pool: &PgPool) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
+pub async fn queues(pool: &PgPool, counted: i64) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id,
             (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.leased_until IS NOT NULL
@@ -43,13 +43,13 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
                 AS oldest_attempt_at
          FROM log_head h ORDER BY h.shard_id",
     )
-    .bind(MOST_COUNTED)
+    .bind(counted)
     .fetch_all(pool)
     .await
 }
 
 /// A webhook whose deliveries fail and are retried.
-#[derive(Clone, Copy, Debug, FromRow)]
+#[derive(Clone, Debug, FromRow)]
 pub struct FailingWebhook {
     pub webhook_id: WebhookId,
     pub account_id: AccountId,
@@ -59,6 +59,12 @@ pub struct FailingWebhook {
     pub attempts: i16,
     /// Time of the next attempt.
     pub next_attempt_at: DateTime<Utc>,
+    /// Latest attempt of the delivery whose next attempt is the first; without one if retention has deleted it.
+    pub started_at: Option<DateTime<Utc>>,
+    pub response_status: Option<i16>,
+    pub response_time_ms: Option<i32>,
+    /// Reason why no response came.
+    pub error: Option<String>,
 }
 
 /// Returns the webhooks with failed attempts of pending deliveries, the one with the most first. Takes one step of an index
@@ -76,16 +82,55 @@ pub async fn failing(pool: &PgPool, limit: i64) -> Result<Vec<FailingWebhook>, s
             (SELECT s.shard_id, s.webhook_id FROM delivery_state s WHERE s.status = 'pending' AND s.attempt_count > 0
                AND (s.shard_id, s.webhook_id) > (webhook.shard_id, webhook.webhook_id)
              ORDER BY s.shard_id, s.webhook_id LIMIT 1) AS next)
-         SELECT webhook.webhook_id, a.account_id, retries.waiting, retries.attempts, retries.next_attempt_at
+         SELECT webhook.webhook_id, a.account_id, retries.waiting, retries.attempts, retries.next_attempt_at, latest.started_at,
+            latest.response_status, latest.response_time_ms, latest.error
          FROM webhook JOIN webhook_audience a ON a.shard_id = webhook.shard_id AND a.webhook_id = webhook.webhook_id
          CROSS JOIN LATERAL
-            (SELECT count(*) AS waiting, max(attempt_count) AS attempts, min(next_attempt_at) AS next_attempt_at FROM
-                (SELECT attempt_count, next_attempt_at FROM delivery_state s
+            (SELECT count(*) AS waiting, max(attempt_count) AS attempts, min(next_attempt_at) AS next_attempt_at,
+                (array_agg(delivery_id ORDER BY next_attempt_at))[1] AS delivery_id FROM
+                (SELECT delivery_id, attempt_count, next_attempt_at FROM delivery_state s
                  WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count > 0
                  ORDER BY s.next_attempt_at LIMIT $1) AS counted) AS retries
+         LEFT JOIN LATERAL
+            (SELECT t.started_at, t.response_status, t.response_time_ms, t.error FROM delivery_attempts t
+             WHERE t.shard_id = webhook.shard_id AND t.delivery_id = retries.delivery_id AND t.finished_at IS NOT NULL
+             ORDER BY t.started_at DESC LIMIT 1) AS latest ON true
          WHERE retries.waiting > 0 ORDER BY retries.waiting DESC, webhook.webhook_id LIMIT $2",
     )
     .bind(MOST_OF_WEBHOOK)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// A webhook with deliveries that have failed for good in the last day.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct FailedWebhook {
+    pub webhook_id: WebhookId,
+    pub account_id: AccountId,
+    /// Number of these deliveries.
+    pub failed: i64,
+    /// Time at which the last attempt of the latest one was due.
+    pub failed_at: DateTime<Utc>,
+}
+
+/// Returns the webhooks whose deliveries have failed for good in the last 24 hours, the one with the most first. Counts the
+/// latest [`MOST_FAILED`] deliveries of all webhooks.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn failed(pool: &PgPool, limit: i64) -> Result<Vec<FailedWebhook>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT failed.webhook_id, a.account_id, failed.failed, failed.failed_at
+         FROM (SELECT shard_id, webhook_id, count(*) AS failed, max(next_attempt_at) AS failed_at FROM
+                (SELECT shard_id, webhook_id, next_attempt_at FROM delivery_state
+                 WHERE status = 'failed' AND next_attempt_at > now() - interval '24 hours'
+                 ORDER BY next_attempt_at DESC LIMIT $1) AS latest
+             GROUP BY shard_id, webhook_id) AS failed
+         JOIN webhook_audience a ON a.shard_id = failed.shard_id AND a.webhook_id = failed.webhook_id
+         ORDER BY failed.failed DESC, failed.webhook_id LIMIT $2",
+    )
+    .bind(MOST_FAILED)
     .bind(limit)
     .fetch_all(pool)
     .await

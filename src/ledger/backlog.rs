@@ -8,7 +8,7 @@ use crate::telemetry::{Backlog, Lag};
 /// Name of the transparency log's tree among the projections.
 pub const TREE: &str = "transparency";
 
-/// Upper limit for counting queues, so that counting stays cheap when queues are long.
+/// Upper limit for counting queues in the metrics, so that counting stays cheap when queues are long.
 const COUNTED: i64 = 100_000;
 
 /// Projections that follow the log.
@@ -30,8 +30,8 @@ pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
     .await
 }
 
-/// Measures the backlog of every shard in one statement that uses only indexes.
-pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
+/// Measures the backlog of every shard in one statement that uses only indexes. Counts no queue further than `counted`.
+pub async fn sample(pool: &PgPool, counted: i64) -> Result<Vec<Backlog>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, h.position AS head,
             greatest(0, extract(epoch FROM h.recorded_at - clock_timestamp()))::float8 AS head_ahead,
@@ -49,12 +49,12 @@ pub async fn sample(pool: &PgPool) -> Result<Vec<Backlog>, sqlx::Error> {
                     ORDER BY c.size DESC, c.signed_at DESC LIMIT 1), r.origin)) AS is_refused
          FROM log_head h ORDER BY h.shard_id",
     )
-    .bind(COUNTED)
+    .bind(counted)
     .fetch_all(pool)
     .await
 }
 
 /// Queries the backlog and the lags of every shard, for [`crate::telemetry::Metrics::scrape`].
 pub async fn query(pool: &PgPool) -> Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error> {
-    Ok((sample(pool).await?, lags(pool).await?))
+    Ok((sample(pool, COUNTED).await?, lags(pool).await?))
 }

@@ -22,7 +22,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{boolean, date_time, integer, one_of};
 use crate::api::reply::{Data, Listed, Plural, Reply, Stored, render};
 use crate::api::scalars::Timestamp;
-use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
+use crate::api::state::{ApiState, State, Tag, not_found, origin, rows_of, time};
 use crate::api::webhooks::{Event, ReplayStatus};
 use crate::delivery::replay::{PER_SECOND, Search};
 use crate::ledger::commands::RequestReplay;
@@ -44,6 +44,8 @@ enum ReplayKind {
 
 mirror!(ReplayKind, Kind: Deliveries, Missed);
 
+/// Largest number of running replays in a response.
+const MOST_RUNNING: i64 = 50;
 /// Largest rate of a replay. Each step lasts a second.
 const MOST_PER_SECOND: i64 = replay::Replay::MOST_PER_STEP as i64;
 
@@ -142,6 +144,13 @@ impl Replay {
     }
 }
 
+/// Replays that run, of all webhooks.
+#[derive(Object, Serialize)]
+struct RunningReplays {
+    /// Running replays, oldest first. At most 50.
+    replays: Vec<Replay>,
+}
+
 /// A started replay, or the result of a dry run.
 #[derive(Object, Serialize)]
 struct ReplayStart {
@@ -157,13 +166,33 @@ struct ReplayStart {
     replay: Option<Replay>,
 }
 
-async fn outcomes(state: &State<'_>, shard: ShardId, ids: &[ReplayId]) -> Result<HashMap<ReplayId, Outcome>, ApiError> {
+async fn outcomes(state: &ApiState, shard: ShardId, ids: &[ReplayId]) -> Result<HashMap<ReplayId, Outcome>, ApiError> {
     Ok(replays::outcomes(state.ledger.pool(), shard, ids).await?)
 }
 
 async fn shown(state: &State<'_>, shard: ShardId, replay: replay::Replay) -> Result<Replay, ApiError> {
     let outcome = outcomes(state, shard, &[replay.id]).await?.remove(&replay.id).unwrap_or_default();
     Ok(Replay::of(replay, outcome))
+}
+
+/// Reads the running replays of all shards with the outcomes of their deliveries, oldest first. At most 50 of them.
+pub async fn running(state: &ApiState) -> Result<Vec<Replay>, ApiError> {
+    let pool = state.ledger.pool();
+    let shards: Vec<ShardId> = state.ledger.shards().collect();
+    let running = replays::running(pool, &shards, MOST_RUNNING).await?;
+    let mut shown = vec![];
+    for shard in shards {
+        let own = || running.iter().filter(|(of, _)| *of == shard).map(|(_, replay)| replay);
+        let ids: Vec<ReplayId> = own().map(|replay| replay.id).collect();
+        if !ids.is_empty() {
+            let mut outcomes = outcomes(state, shard, &ids).await?;
+            shown.extend(own().cloned().map(|replay| {
+                let outcome = outcomes.remove(&replay.id).unwrap_or_default();
+                Replay::of(replay, outcome)
+            }));
+        }
+    }
+    Ok(shown)
 }
 
 /// Finds a webhook, even a deleted one, and its shard.
@@ -251,6 +280,14 @@ impl Replays {
             Replay::of(replay, outcome)
         };
         Ok(Listed::page(found.rows.into_iter().map(view).collect(), page, total))
+    }
+
+    /// List running replays
+    ///
+    /// Returns the replays of all webhooks that run now.
+    #[oai(path = "/replays", method = "get", operation_id = "list_running_replays")]
+    async fn running(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<Reply<RunningReplays>, ApiError> {
+        Ok(Reply(RunningReplays { replays: running(&state).await? }))
     }
 
     /// Retrieve a replay

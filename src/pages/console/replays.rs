@@ -48,10 +48,7 @@ impl Replay {
     }
 }
 
-/// Path of the state of operations in the API.
-pub const OPERATIONS: &str = "/admin/v1/operations";
-
-/// The part of the state of operations that this page shows.
+/// The running replays, as `GET /admin/v1/replays` returns them.
 #[derive(Debug, Deserialize)]
 struct Running {
     replays: Vec<Replay>,
@@ -114,7 +111,7 @@ struct Shown {
 }
 
 async fn load(visit: &Visit, form: &Form) -> Result<Shown, Refusal> {
-    let running = visit.get::<Running>(OPERATIONS);
+    let running = visit.get::<Running>("/admin/v1/replays");
     if form.text("webhook_id").is_none() {
         return Ok(Shown { running: running.await?.replays, ..Shown::default() });
     }

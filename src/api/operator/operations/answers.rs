@@ -9,8 +9,9 @@ use super::super::replays::Replay;
 use crate::api::probes::LoopState;
 use crate::api::scalars::{Money, Timestamp};
 use crate::delivery::days::DeliveryDay;
-use crate::delivery::overview::{DeliveryQueue, FailingWebhook};
+use crate::delivery::overview::{DeliveryQueue, FailedWebhook, FailingWebhook};
 use crate::ledger::activity::{Connected, Progress, SigningNode};
+use crate::ledger::nodes::Node;
 use crate::telemetry::{Backlog, Lag, Metrics, Minute};
 
 /// State of the node that answers, and of the whole ledger.
@@ -18,6 +19,10 @@ use crate::telemetry::{Backlog, Lag, Metrics, Minute};
 pub struct OperationsState {
     /// Node that answers.
     pub node: NodeState,
+    /// Nodes that run, and those that ended in the last hour, the latest start first. At most 100.
+    pub nodes: Vec<KnownNode>,
+    /// Counts of all nodes by minute, for the last hour, oldest first. Minutes without a count are left out.
+    pub minutes: Vec<NodeMinute>,
     /// Connections of all nodes and commands to the database, by task. Each node has one connection per shard for its
     /// writer, so their number tells how many nodes run.
     pub connections: Vec<TaskConnections>,
@@ -27,6 +32,8 @@ pub struct OperationsState {
     pub shards: Vec<ShardState>,
     /// Webhooks with failed attempts that are retried, the one with the most first. At most 50.
     pub endpoints: Vec<FailingEndpoint>,
+    /// Webhooks with deliveries that have failed for good in the last 24 hours, the one with the most first. At most 50.
+    pub failed_endpoints: Vec<FailedEndpoint>,
     /// Delivery attempts of the last 14 days (UTC), oldest first. Days without attempts are left out.
     pub days: Vec<DeliveryDayOfAll>,
     /// Running replays, oldest first. At most 50.
@@ -56,7 +63,68 @@ pub struct NodeState {
     pub minutes: Vec<NodeMinute>,
 }
 
-/// Counts of one node in one minute.
+/// Condition of a node.
+///
+/// - `running`: the node gives signs of life.
+/// - `lost`: the node has given no sign of life for 30 seconds. It has ended, or cannot reach the database.
+/// - `stopped`: the node has stopped in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum, Serialize)]
+#[oai(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+enum NodeCondition {
+    Running,
+    Lost,
+    Stopped,
+}
+
+/// A node, as its last sign of life tells.
+#[derive(Object, Serialize)]
+pub struct KnownNode {
+    /// Unique identifier of the node, drawn at its start.
+    id: String,
+    /// Host name of the node.
+    host: String,
+    /// Version of the program.
+    version: String,
+    /// Roles of the node.
+    roles: Vec<String>,
+    /// Condition of the node.
+    condition: NodeCondition,
+    /// Background loops of the node that have stalled.
+    stalled_loops: Vec<String>,
+    /// Time at which the node started.
+    started_at: Timestamp,
+    /// Time of the last sign of life.
+    beat_at: Timestamp,
+    /// Seconds since the last sign of life, by the database's clock.
+    beat_age_seconds: f64,
+    /// Time at which the node stopped in order; null otherwise.
+    stopped_at: Option<Timestamp>,
+}
+
+impl From<Node> for KnownNode {
+    fn from(node: Node) -> Self {
+        let condition = match (node.stopped_at, node.is_lost()) {
+            (Some(_), _) => NodeCondition::Stopped,
+            (None, true) => NodeCondition::Lost,
+            (None, false) => NodeCondition::Running,
+        };
+        Self {
+            id: node.id.to_string(),
+            host: node.host,
+            version: node.version,
+            roles: node.roles,
+            condition,
+            stalled_loops: node.stalled_loops,
+            started_at: node.started_at.into(),
+            beat_at: node.beat_at.into(),
+            beat_age_seconds: node.beat_age,
+            stopped_at: node.stopped_at.map(Into::into),
+        }
+    }
+}
+
+/// Counts of one or all nodes in one minute.
 #[derive(Object, Serialize)]
 pub struct NodeMinute {
     /// Beginning of the minute.
@@ -141,21 +209,25 @@ pub struct ShardState {
     projected_at: Option<Timestamp>,
     /// Time of the last signed checkpoint.
     signed_at: Option<Timestamp>,
+    /// Time at which the oldest order was placed that fulfilment has not taken up; null if there is none.
+    unqueued_since: Option<Timestamp>,
+    /// Seconds since that time; 0 if there is none.
+    pub unqueued_seconds: f64,
     /// Number of commands that wait for the writer of this node.
     pub waiting_commands: i64,
     /// Lag of each projection.
     pub projections: Vec<ProjectionState>,
-    /// Number of orders that fulfilment has not taken up, at most 100,000.
+    /// Number of orders that fulfilment has not taken up, at most 10,001.
     pub unqueued_orders: i64,
-    /// Number of orders that wait for stock, at most 100,000.
+    /// Number of orders that wait for stock, at most 10,001.
     pub out_of_stock_orders: i64,
-    /// Number of deliveries that are due and not in flight, at most 200,000.
+    /// Number of deliveries that are due and not in flight, at most 20,002.
     pub due_deliveries: i64,
-    /// Number of deliveries in flight, at most 100,000.
+    /// Number of deliveries in flight, at most 10,001.
     in_flight_deliveries: i64,
-    /// Number of deliveries whose worker has recorded no outcome in time, at most 100,000. Their attempts are repeated.
+    /// Number of deliveries whose worker has recorded no outcome in time, at most 10,001. Their attempts are repeated.
     expired_deliveries: i64,
-    /// Number of deliveries that have failed for good, at most 100,000.
+    /// Number of deliveries that have failed for good, at most 10,001.
     dead_deliveries: i64,
     /// Number of deliveries that are missing; null if this node does not check that.
     pub missing_deliveries: Option<i64>,
@@ -203,6 +275,8 @@ impl ShardState {
             appended_at: progress.filter(|_| backlog.head > 0).map(|progress| progress.appended_at.into()),
             projected_at: progress.and_then(|progress| progress.projected_at).map(Into::into),
             signed_at: progress.and_then(|progress| progress.signed_at).map(Into::into),
+            unqueued_since: progress.and_then(|progress| progress.unqueued_since).map(Into::into),
+            unqueued_seconds: progress.map_or(0.0, Progress::unqueued_seconds),
             waiting_commands: i64::try_from(depth).unwrap_or(i64::MAX),
             projections: lags
                 .map(|lag| ProjectionState {
@@ -240,6 +314,38 @@ pub struct FailingEndpoint {
     attempts: i16,
     /// Time of the next attempt.
     next_attempt_at: Timestamp,
+    /// Time of the latest attempt of the delivery that is attempted next; null if the attempt is no longer kept.
+    attempted_at: Option<Timestamp>,
+    /// HTTP status of the response to that attempt; null without a response.
+    response_status: Option<i16>,
+    /// Duration of that attempt, in milliseconds.
+    response_time_ms: Option<i32>,
+    /// Reason why that attempt got no response; null if it got one.
+    error: Option<String>,
+}
+
+/// A webhook with deliveries that have failed for good.
+#[derive(Object, Serialize)]
+pub struct FailedEndpoint {
+    /// Unique identifier of the webhook.
+    webhook_id: i64,
+    /// Account that the webhook belongs to.
+    account_id: i64,
+    /// Number of deliveries that failed for good in the last 24 hours, among the latest 1,001 of all webhooks.
+    failed: i64,
+    /// Time at which the last attempt of the latest one was due.
+    failed_at: Timestamp,
+}
+
+impl From<FailedWebhook> for FailedEndpoint {
+    fn from(webhook: FailedWebhook) -> Self {
+        Self {
+            webhook_id: webhook.webhook_id.0,
+            account_id: webhook.account_id.0,
+            failed: webhook.failed,
+            failed_at: webhook.failed_at.into(),
+        }
+    }
 }
 
 impl From<FailingWebhook> for FailingEndpoint {
@@ -250,6 +356,10 @@ impl From<FailingWebhook> for FailingEndpoint {
             waiting: webhook.waiting,
             attempts: webhook.attempts,
             next_attempt_at: webhook.next_attempt_at.into(),
+            attempted_at: webhook.started_at.map(Into::into),
+            response_status: webhook.response_status,
+            response_time_ms: webhook.response_time_ms,
+            error: webhook.error,
         }
     }
 }

@@ -3,52 +3,83 @@
 mod alerts;
 mod answers;
 
-use ledger_events::{ReplayId, ShardId};
-use ledger_projections::page::Page as RowPage;
-use ledger_projections::replays;
+use std::collections::BTreeSet;
+
+use futures::try_join;
+use ledger_events::{Money, ProductId, ShardId};
+use ledger_projections::page::{Listed, Page as RowPage};
 use poem_openapi::OpenApi;
 
-use super::replays::Replay;
+use super::replays;
+use crate::access::blocks::ActiveBlock;
 use crate::access::{Operator, blocks};
 use crate::api::error::ApiError;
 use crate::api::principal::Caller;
 use crate::api::probes::{self, LoopState};
 use crate::api::reply::{NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag};
-use crate::delivery::overview;
+use crate::delivery::days::DeliveryDay;
+use crate::delivery::overview::{self, FailedWebhook, FailingWebhook};
+use crate::ledger::activity::{Connected, SigningNode};
+use crate::ledger::nodes::{self, Node};
 use crate::ledger::{activity, backlog, erasure, stock};
-use answers::{DeliveryDayOfAll, FailingEndpoint, LowStock, NodeMinute, NodeState, OperationsState, ShardState};
+use crate::telemetry::Minute;
+use alerts::Facts;
+use answers::{
+    DeliveryDayOfAll, FailedEndpoint, FailingEndpoint, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState,
+};
 
-/// Largest number of failing endpoints, of running replays and of blocks in a response.
+/// Largest number of failing endpoints and of blocks in a response.
 const MOST_LISTED: i64 = 50;
 
-/// Reads the running replays with the outcomes of their deliveries.
-async fn running_replays(state: &ApiState, shards: &[ShardId]) -> Result<Vec<Replay>, ApiError> {
-    let pool = state.ledger.pool();
-    let running = replays::running(pool, shards, MOST_LISTED).await?;
-    let mut shown = vec![];
-    for &shard in shards {
-        let own = || running.iter().filter(|(of, _)| *of == shard).map(|(_, replay)| replay);
-        let ids: Vec<ReplayId> = own().map(|replay| replay.id).collect();
-        if !ids.is_empty() {
-            let mut outcomes = replays::outcomes(pool, shard, &ids).await?;
-            shown.extend(own().cloned().map(|replay| {
-                let outcome = outcomes.remove(&replay.id).unwrap_or_default();
-                Replay::of(replay, outcome)
-            }));
-        }
-    }
-    Ok(shown)
-}
+/// Largest number of rows of a queue that are counted: one more than the greatest threshold of an alert.
+const COUNTED: i64 = 10_001;
 
 /// Reads the state of every shard.
-async fn shard_states(state: &ApiState) -> Result<Vec<ShardState>, ApiError> {
+async fn shard_states(state: &ApiState) -> Result<Vec<ShardState>, sqlx::Error> {
     let pool = state.ledger.pool();
-    let (backlogs, lags) = backlog::query(pool).await?;
-    let (progress, queues) = (activity::progress(pool).await?, overview::queues(pool).await?);
+    let (backlogs, queues) = try_join!(backlog::sample(pool, COUNTED), overview::queues(pool, COUNTED))?;
+    let (lags, progress) = try_join!(backlog::lags(pool), activity::progress(pool))?;
     let depths = state.metrics.queue_depths();
     let shard = |backlog| ShardState::of(backlog, &lags, &progress, &queues, &depths, &state.metrics);
     Ok(backlogs.into_iter().map(shard).collect())
+}
+
+/// Reads everything but the replays, in four lanes at a time: the pool has other users.
+async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
+    let pool = state.ledger.pool();
+    let ids: Vec<ShardId> = state.ledger.shards().collect();
+    let of_deliveries = async {
+        let (failing, failed) = (overview::failing(pool, MOST_LISTED).await?, overview::failed(pool, MOST_LISTED).await?);
+        Ok((failing, failed, overview::days(pool).await?))
+    };
+    let of_nodes = async {
+        let (connections, signers) = (activity::connected(pool).await?, activity::signing_nodes(pool).await?);
+        Ok((connections, signers, nodes::list(pool).await?, nodes::minutes(pool).await?))
+    };
+    let of_stock = async {
+        let low = stock::low(pool, &ids).await?;
+        let blocked = blocks::list(pool, RowPage { number: 1, size: MOST_LISTED }).await?;
+        Ok((low, blocked, erasure::wipe::outstanding(&mut *pool.acquire().await?).await?))
+    };
+    let (shards, (failing, failed, days), (connections, signers, nodes, minutes), (low, blocked, unwiped)) =
+        try_join!(shard_states(state), of_deliveries, of_nodes, of_stock)?;
+    Ok(Read { shards, failing, failed, days, connections, signers, nodes, minutes, low, blocked, unwiped })
+}
+
+/// What the database knows.
+struct Read {
+    shards: Vec<ShardState>,
+    failing: Vec<FailingWebhook>,
+    failed: Vec<FailedWebhook>,
+    days: Vec<DeliveryDay>,
+    connections: Vec<Connected>,
+    signers: Vec<SigningNode>,
+    nodes: Vec<Node>,
+    minutes: Vec<Minute>,
+    low: BTreeSet<(ProductId, Money)>,
+    blocked: Listed<ActiveBlock>,
+    unwiped: Vec<String>,
 }
 
 pub struct Operations;
@@ -59,23 +90,19 @@ impl Operations {
     ///
     /// Returns what this node and the database know of the service: loops, queues, lags, failing endpoints, running replays,
     /// and the alerts of `deploy/alerts.yml` whose condition holds now. An alert that Prometheus raises must hold for some
-    /// time, so it may follow later. Rates and quantiles are left to Prometheus, except for the share of failed requests.
+    /// time, so it may follow later.
     ///
-    /// Loops, queues of writers and counts by minute are those of the node that answers. All else concerns all nodes.
+    /// `node`, and the queues of writers, are those of the node that answers. All else concerns all nodes.
     #[oai(path = "/operations", method = "get", operation_id = "get_operations")]
     async fn get(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<NoStore<Reply<OperationsState>>, ApiError> {
-        let pool = state.ledger.pool();
-        let ids: Vec<ShardId> = state.ledger.shards().collect();
         let pulses = state.ledger.heartbeats().pulses();
         let problem = probes::obstacle(&state, &pulses).await;
-        let shards = shard_states(&state).await?;
-        let endpoints = overview::failing(pool, MOST_LISTED).await?;
-        let days = overview::days(pool).await?;
-        let low = stock::low(pool, &ids).await?;
-        let blocked = blocks::list(pool, RowPage { number: 1, size: MOST_LISTED }).await?;
+        let (read, replays) = try_join!(async { Ok::<_, ApiError>(read(&state).await?) }, replays::running(&state))?;
         let minutes = state.metrics.minutes();
         let has_key = state.keyring.current().is_some();
-        let alerts = alerts::evaluate(&alerts::Facts { shards: &shards, pulses: &pulses, minutes: &minutes, low: &low, has_key });
+        let Read { shards, nodes, low, .. } = &read;
+        let of_node = Facts { shards, pulses: &pulses, nodes, minutes: &minutes, of_all: &read.minutes, low, has_key };
+        let alerts = alerts::evaluate(&of_node);
         let node = NodeState {
             is_ready: problem.is_none(),
             problem,
@@ -84,16 +111,19 @@ impl Operations {
         };
         Ok(NoStore(Reply(OperationsState {
             node,
-            connections: activity::connected(pool).await?.into_iter().map(Into::into).collect(),
-            signers: activity::signing_nodes(pool).await?.into_iter().map(Into::into).collect(),
-            shards,
-            endpoints: endpoints.into_iter().map(FailingEndpoint::from).collect(),
-            days: days.into_iter().map(DeliveryDayOfAll::from).collect(),
-            replays: running_replays(&state, &ids).await?,
-            unwiped_tables: erasure::wipe::outstanding(&mut *pool.acquire().await?).await?,
-            ip_block_count: blocked.total,
-            ip_blocks: blocked.rows.into_iter().map(Into::into).collect(),
-            low_stock: low.into_iter().map(LowStock::from).collect(),
+            nodes: read.nodes.into_iter().map(KnownNode::from).collect(),
+            minutes: read.minutes.iter().map(NodeMinute::from).collect(),
+            connections: read.connections.into_iter().map(Into::into).collect(),
+            signers: read.signers.into_iter().map(Into::into).collect(),
+            shards: read.shards,
+            endpoints: read.failing.into_iter().map(FailingEndpoint::from).collect(),
+            failed_endpoints: read.failed.into_iter().map(FailedEndpoint::from).collect(),
+            days: read.days.into_iter().map(DeliveryDayOfAll::from).collect(),
+            replays,
+            unwiped_tables: read.unwiped,
+            ip_block_count: read.blocked.total,
+            ip_blocks: read.blocked.rows.into_iter().map(Into::into).collect(),
+            low_stock: read.low.into_iter().map(LowStock::from).collect(),
             alerts,
         })))
     }

@@ -19,10 +19,13 @@ use crate::pages::visit::Visit;
 #[derive(Debug, Deserialize)]
 struct Operations {
     node: Node,
+    nodes: Vec<KnownNode>,
+    minutes: Vec<Minute>,
     connections: Vec<Connections>,
     signers: Vec<Signer>,
     shards: Vec<Shard>,
     endpoints: Vec<Endpoint>,
+    failed_endpoints: Vec<FailedEndpoint>,
     days: Vec<Day>,
     replays: Vec<Replay>,
     unwiped_tables: Vec<String>,
@@ -36,7 +39,17 @@ struct Operations {
 struct Node {
     problem: Option<String>,
     loops: Vec<Loop>,
-    minutes: Vec<Minute>,
+}
+
+#[derive(Debug, Deserialize)]
+struct KnownNode {
+    host: String,
+    version: String,
+    roles: Vec<String>,
+    condition: String,
+    stalled_loops: Vec<String>,
+    started_at: DateTime<Utc>,
+    beat_at: DateTime<Utc>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,6 +119,18 @@ struct Endpoint {
     waiting: i64,
     attempts: i16,
     next_attempt_at: DateTime<Utc>,
+    attempted_at: Option<DateTime<Utc>>,
+    response_status: Option<i16>,
+    response_time_ms: Option<i64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FailedEndpoint {
+    webhook_id: i64,
+    account_id: i64,
+    failed: i64,
+    failed_at: DateTime<Utc>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,6 +138,8 @@ struct Day {
     day: String,
     attempts: i64,
     delivered: i64,
+    average_ms: Option<i64>,
+    longest_ms: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -135,17 +162,23 @@ struct Alert {
     summary: String,
 }
 
+/// Number at which the API stops to count a queue.
+const COUNTED: i64 = 10_001;
+
 pub fn add(site: Site) -> Site {
     site.get("/console/operations", show)
 }
 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
-    let state: Operations = visit.get(replays::OPERATIONS).await?;
-    let sum = |value: fn(&Shard) -> i64| {
+    let state: Operations = visit.get("/admin/v1/operations").await?;
+    // A queue is counted up to a limit.
+    let sum = |value: fn(&Shard) -> i64, limit: i64| {
         let sum: i64 = state.shards.iter().map(value).sum();
-        html! { (grouped(&sum.to_string())) }
+        let is_limited = state.shards.iter().any(|shard| value(shard) >= limit);
+        html! { @if is_limited { "at least " } (grouped(&sum.to_string())) }
     };
+    let leading = |value: fn(&Shard) -> i64, target: &str| html! { a href=(target) { (sum(value, COUNTED)) } };
     let body = html! {
         (layout::live(&visit))
         p.actions {
@@ -154,26 +187,28 @@ async fn show(visit: Visit) -> PageResult {
             a href="/console/replays" { "Replays" }
             a href="/console/erasures" { "Erasures" }
             a href="/console/log" { "Transparency log" }
+            a href="/console/audit-runs" { "Verify and rebuild" }
         }
         (alerts(&state))
         div.figures {
-            (figure("Events", &sum(|shard| shard.head)))
-            (figure("Commands that wait", &sum(|shard| shard.waiting_commands)))
-            (figure("Orders to take up", &sum(|shard| shard.unqueued_orders)))
-            (figure("Orders without stock", &sum(|shard| shard.out_of_stock_orders)))
-            (figure("Deliveries due", &sum(|shard| shard.due_deliveries)))
-            (figure("Deliveries in flight", &sum(|shard| shard.in_flight_deliveries)))
-            (figure("Deliveries failed for good", &sum(|shard| shard.dead_deliveries)))
+            (figure("Events", &html! { a href="/console/audit" { (sum(|shard| shard.head, i64::MAX)) } }))
+            (figure("Commands that wait", &sum(|shard| shard.waiting_commands, i64::MAX)))
+            (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
+            (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console/orders?status=DELAYED")))
+            (figure("Deliveries due", &sum(|shard| shard.due_deliveries, COUNTED)))
+            (figure("Deliveries in flight", &sum(|shard| shard.in_flight_deliveries, COUNTED)))
+            (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#endpoints")))
         }
         h2 { "Shards" }
         (tables::shards(&state.shards))
         (tables::projections(&state.shards))
         h2 { "Throughput and latency" }
-        (plots::minutes(&state.node.minutes))
+        (plots::minutes(&state.minutes))
         (plots::days(&state.days))
-        h2 { "Failing endpoints" }
+        h2 #endpoints { "Failing endpoints" }
         @if state.endpoints.is_empty() { p.quiet { "No webhook has a failed attempt that waits to be repeated." } }
         @else { (tables::endpoints(&state.endpoints)) }
+        (tables::failed_endpoints(&state.failed_endpoints))
         h2 { "Work in progress" }
         @if state.replays.is_empty() { p.quiet { "No replay is running." } }
         @else { (replays::rows("Running replays", &state.replays, false)) }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{Day, Minute};
 use crate::pages::parts::plot::{Series, bars, bars_by};
 
-/// Renders the last hour of the node that answers.
+/// Renders the last hour of all nodes.
 pub fn minutes(minutes: &[Minute]) -> Markup {
     let labels: Vec<String> = minutes.iter().map(|minute| minute.minute.format("%H:%M").to_string()).collect();
     let series =
@@ -22,13 +22,13 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
     ];
     let has_attempts = minutes.iter().any(|minute| minute.delivered_attempts + minute.failed_attempts > 0);
     html! {
-        p.quiet { "The last hour of the node that shows this page, in UTC." }
+        p.quiet { "The last hour of all nodes, in UTC. A node reports every five seconds." }
         div.grid {
             (bars_by("Requests and events by minute", "Minute", "in a minute", &labels, &requests))
             @if has_attempts {
                 (bars_by("Delivery attempts by minute", "Minute", "attempts", &labels, &attempts))
                 (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &labels, &latency))
-            } @else { p.quiet { "This node has attempted no delivery in the last hour." } }
+            } @else { p.quiet { "No node has attempted a delivery in the last hour." } }
         }
     }
 }
@@ -39,9 +39,15 @@ pub fn days(days: &[Day]) -> Markup {
     let labels: Vec<String> = days.iter().map(|day| day.day.get(5..).unwrap_or(&day.day).to_owned()).collect();
     let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
     let attempts = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
+    let latency = [series("Average", |day| day.average_ms.unwrap_or_default()), series("Longest", |day| day.longest_ms)];
     html! {
         @if days.is_empty() { p.quiet { "No node has attempted a delivery in the last 14 days." } }
-        @else { (bars("Delivery attempts of all nodes by day", "attempts", &labels, &attempts)) }
+        @else {
+            div.grid {
+                (bars("Delivery attempts of all nodes by day", "attempts", &labels, &attempts))
+                (bars("Response time of all nodes by day, in milliseconds", "ms", &labels, &latency))
+            }
+        }
     }
 }
 
@@ -67,11 +73,13 @@ mod tests {
     #[test]
     fn attempts_are_drawn_if_there_were_any() {
         let (none, some) = (minutes(&[minute(0)]).0, minutes(&[minute(3)]).0);
-        assert!(none.contains("attempted no delivery") && !none.contains("Response time"), "{none}");
+        assert!(none.contains("No node has attempted a delivery") && !none.contains("Response time"), "{none}");
         assert!(some.contains("Response time") && some.contains("00:00"), "{some}");
-        assert!(
-            days(&[]).0.contains("No node")
-                && days(&[Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1 }]).0.contains("01-31")
-        );
+        assert!(days(&[]).0.contains("No node"));
+        let day = Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1, average_ms: Some(17), longest_ms: 31 };
+        let plots = days(&[day]).0;
+        for text in ["01-31", ">17<", ">31<"] {
+            assert!(plots.contains(text), "{plots}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Endpoint, LowStock, Operations, Shard, rows_or};
+use super::{Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
+use crate::pages::console::parts::position;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, grouped, time, time_or_none};
 
@@ -32,7 +33,7 @@ pub fn shards(shards: &[Shard]) -> Markup {
     let row = |shard: &Shard| {
         vec![
             html! { "Shard " (shard.shard_id) },
-            number(shard.head),
+            position(shard.shard_id, shard.head),
             time_or_none(shard.appended_at),
             time_or_none(shard.projected_at),
             time_or_none(shard.signed_at),
@@ -58,7 +59,7 @@ pub fn projections(shards: &[Shard]) -> Markup {
             vec![
                 html! { (projection.name) },
                 html! { "Shard " (shard) },
-                number(projection.position),
+                position(shard, projection.position),
                 number(projection.behind),
                 seconds(projection.oldest_seconds),
             ]
@@ -75,6 +76,9 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         ("Deliveries that wait", true),
         ("Attempts so far", true),
         ("Next attempt", false),
+        ("Latest attempt", false),
+        ("Took", true),
+        ("Response", false),
     ];
     let row = |endpoint: &Endpoint| {
         vec![
@@ -83,9 +87,61 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
             html! { @if endpoint.waiting >= 1_000 { "at least " } (number(endpoint.waiting)) },
             html! { (endpoint.attempts) },
             time(endpoint.next_attempt_at),
+            time_or_none(endpoint.attempted_at),
+            html! { @match endpoint.response_time_ms { Some(took) => { (number(took)) " ms" }, None => "–" } },
+            html! {
+                @match (endpoint.response_status, &endpoint.error) {
+                    (Some(status), _) => { "Status " (status) },
+                    (None, Some(error)) => (error),
+                    (None, None) => "–",
+                }
+            },
         ]
     };
     table::table("Failing endpoints", &columns, &endpoints.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Renders the webhooks with deliveries that have failed for good in the last day, with the ways to these deliveries.
+pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
+    let columns = [("Webhook", false), ("Account", false), ("Failed for good in 24 hours", true), ("Latest", false)];
+    let row = |endpoint: &FailedEndpoint| {
+        let FailedEndpoint { webhook_id, account_id, failed, failed_at } = endpoint;
+        let deliveries = format!("/console/accounts/{account_id}/deliveries?webhook_url_id={webhook_id}&status=failed");
+        vec![
+            html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
+            html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
+            html! { a href=(deliveries) { @if *failed > 1_000 { "at least " } (number(*failed)) } },
+            time(*failed_at),
+        ]
+    };
+    let rows: Vec<_> = endpoints.iter().map(row).collect();
+    rows_or("No delivery has failed for good in the last 24 hours.", "Deliveries that failed for good", &columns, &rows)
+}
+
+/// Renders all nodes.
+fn all_nodes(nodes: &[KnownNode]) -> Markup {
+    let columns = [
+        ("Host", false),
+        ("Version", false),
+        ("Roles", false),
+        ("Started", false),
+        ("Last sign of life", false),
+        ("Stalled loops", false),
+        ("State", false),
+    ];
+    let row = |node: &KnownNode| {
+        vec![
+            html! { (node.host) },
+            html! { (node.version) },
+            html! { (node.roles.join(", ")) },
+            time(node.started_at),
+            time(node.beat_at),
+            html! { @if node.stalled_loops.is_empty() { span.quiet { "–" } } @else { (node.stalled_loops.join(", ")) } },
+            badge(&node.condition),
+        ]
+    };
+    let rows: Vec<_> = nodes.iter().map(row).collect();
+    rows_or("No node has given a sign of life in the last hour.", "All nodes", &columns, &rows)
 }
 
 /// Renders the loops of this node, and what the database knows of all nodes.
@@ -112,6 +168,8 @@ pub fn nodes(state: &Operations) -> Markup {
     let of_loops = [("Loop", false), ("Time since its round began", true), ("State", false)];
     let of_signers = [("Host", false), ("Shard", false), ("Compared with the database", false), ("State", false)];
     html! {
+        (all_nodes(&state.nodes))
+        h3 { "Loops of the node that shows this page" }
         (rows_or("This node runs no loops.", "Loops of this node", &of_loops, &loops))
         div.grid {
             div {
@@ -150,4 +208,57 @@ pub fn low_stock(low: &[LowStock]) -> Markup {
     };
     let rows: Vec<_> = low.iter().map(row).collect();
     rows_or("No stock is below its threshold.", "Low stock", &[("Product", false), ("Denomination", true)], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+
+    #[test]
+    fn numbers_lead_to_the_events_and_deliveries_behind_them() {
+        let failed_at = DateTime::<Utc>::UNIX_EPOCH;
+        let failed = FailedEndpoint { webhook_id: 3, account_id: 5, failed: 1_001, failed_at };
+        let markup = failed_endpoints(&[failed]).0;
+        assert!(markup.contains("/console/accounts/5/deliveries?webhook_url_id=3&amp;status=failed"), "{markup}");
+        assert!(markup.contains("at least "), "{markup}");
+        assert!(failed_endpoints(&[]).0.contains("No delivery has failed"));
+        let projection = super::super::Projection { name: "deliveries".to_owned(), position: 8, behind: 1, oldest_seconds: 2.0 };
+        let shard = Shard {
+            shard_id: 1,
+            head: 9,
+            appended_at: None,
+            projected_at: None,
+            signed_at: None,
+            waiting_commands: 0,
+            projections: vec![projection],
+            unqueued_orders: 0,
+            out_of_stock_orders: 0,
+            due_deliveries: 0,
+            in_flight_deliveries: 0,
+            expired_deliveries: 0,
+            dead_deliveries: 0,
+            missing_deliveries: None,
+            oldest_attempt_at: None,
+        };
+        let of_shard = std::slice::from_ref(&shard);
+        assert!(shards(of_shard).0.contains("/console/events/1/9") && projections(of_shard).0.contains("/console/events/1/8"));
+    }
+
+    #[test]
+    fn a_lost_node_stands_out() {
+        let at = DateTime::<Utc>::UNIX_EPOCH;
+        let node = KnownNode {
+            host: "<b>".to_owned(),
+            version: "1".to_owned(),
+            roles: vec!["api".to_owned()],
+            condition: "lost".to_owned(),
+            stalled_loops: vec!["writer 1".to_owned()],
+            started_at: at,
+            beat_at: at,
+        };
+        let markup = all_nodes(&[node]).0;
+        assert!(markup.contains("badge bad") && markup.contains("writer 1") && !markup.contains("<b>"), "{markup}");
+    }
 }
