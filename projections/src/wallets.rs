@@ -301,6 +301,16 @@ pub async fn list_transactions(
     page::fetch(pool, conditions, "position", page).await
 }
 
+/// Finds a transaction of any account in these shards, with its shard.
+pub async fn find_any_transaction(
+    pool: &PgPool,
+    shards: &[ShardId],
+    id: TransactionId,
+) -> Result<Option<(ShardId, Transaction)>, sqlx::Error> {
+    let query = select("FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id);
+    first(query, pool).await
+}
+
 pub async fn find_transaction(
     pool: &PgPool,
     shard: ShardId,

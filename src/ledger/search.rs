@@ -5,6 +5,9 @@
 //! | Term | Index |
 //! |---|---|
 //! | order by number or reference code | `orders_pkey` |
+//! | order by the client's reference | `orders_client_reference` |
+//! | payout by the client's reference | `payouts_client_reference` |
+//! | funding by reference | `wallet_transactions_funding_reference_key` |
 //! | account by number | `accounts_pkey` |
 //! | account by the beginning of its name | `accounts_name` |
 //! | credential by the first 8 characters of its key | `credentials_key_prefix_key` |
@@ -24,6 +27,8 @@ const MOST_OF_KIND: i64 = 20;
 const KEY_PREFIX: usize = 8;
 /// Minimum length of the beginning of an account's name.
 const LEAST_NAME: usize = 2;
+/// Maximum length of a reference.
+const MOST_REFERENCE: usize = 100;
 /// Maximum length of a request ID.
 const MOST_REQUEST_ID: usize = 128;
 
@@ -41,6 +46,8 @@ pub struct Terms {
     pub email: Option<String>,
     pub event_id: Option<Uuid>,
     pub request_id: Option<String>,
+    /// Reference of an order or a payout that a client has chosen, or of a funding.
+    pub reference: Option<String>,
 }
 
 impl Terms {
@@ -60,6 +67,7 @@ impl Terms {
             email: is_email.then(|| text.to_owned()),
             event_id: text.parse().ok(),
             request_id: (is_request_id && (1..=MOST_REQUEST_ID).contains(&text.len())).then(|| text.to_owned()),
+            reference: (1..=MOST_REFERENCE).contains(&text.chars().count()).then(|| text.to_owned()),
         }
     }
 }
@@ -72,6 +80,8 @@ pub enum Kind {
     Credential,
     User,
     Webhook,
+    Payout,
+    Transaction,
     Event,
 }
 
@@ -149,6 +159,9 @@ pub async fn find(
     }
     if let Some(number) = terms.number {
         found.extend(webhooks_of(&mut tx, shards, number).await?);
+    }
+    if let Some(reference) = &terms.reference {
+        found.extend(of_reference(&mut tx, shards, reference, &orders).await?);
     }
     if let Some(event_id) = terms.event_id {
         found.extend(events_of_id(&mut tx, shards, event_id).await?);
@@ -229,6 +242,44 @@ async fn webhooks_of(conn: &mut PgConnection, shards: &[ShardId], id: i64) -> Re
     Ok(rows.into_iter().map(|row| row.of(Kind::Webhook)).collect())
 }
 
+/// Finds orders, payouts and fundings by reference, without the orders that are found already. Each condition names the
+/// collation of both the index of this schema and that of the last release, as docs/migrations.md explains.
+async fn of_reference(
+    conn: &mut PgConnection,
+    shards: &[ShardId],
+    reference: &str,
+    known: &[i64],
+) -> Result<Vec<Found>, sqlx::Error> {
+    #[derive(FromRow)]
+    struct OfKind {
+        kind: String,
+        #[sqlx(flatten)]
+        row: Row,
+    }
+    let rows: Vec<OfKind> = sqlx::query_as(
+        "(SELECT 'order' AS kind, shard_id, id, account_id, reference_code || ' ' || status AS text FROM orders
+          WHERE client_reference COLLATE \"C\" = $2 AND shard_id = ANY($1) AND id <> ALL($3) LIMIT $4)
+         UNION ALL
+         (SELECT 'payout', shard_id, id, account_id, 'PAY-' || id || ' ' || status FROM payouts
+          WHERE client_reference COLLATE \"C\" = $2 AND shard_id = ANY($1) LIMIT $4)
+         UNION ALL
+         (SELECT 'transaction', shard_id, id, account_id, 'Funding ' || reference FROM wallet_transactions
+          WHERE category = 'FUNDING' AND reference = $2 AND reference COLLATE \"C\" = $2 AND shard_id = ANY($1) LIMIT $4)",
+    )
+    .bind(shards)
+    .bind(reference)
+    .bind(known)
+    .bind(MOST_OF_KIND)
+    .fetch_all(conn)
+    .await?;
+    let kind = |name: &str| match name {
+        "order" => Kind::Order,
+        "payout" => Kind::Payout,
+        _ => Kind::Transaction,
+    };
+    Ok(rows.into_iter().map(|OfKind { kind: name, row }| row.of(kind(&name))).collect())
+}
+
 /// SELECT of the columns of [`EventRow`], followed by the given condition.
 macro_rules! select_events {
     ($condition:literal) => {
@@ -289,7 +340,9 @@ mod tests {
         let id = "019c13e2-6f00-7abc-8def-0123456789ab";
         assert_eq!((Terms::of(id).event_id, Terms::of(id).request_id.as_deref()), (id.parse().ok(), Some(id)));
         assert_eq!(Terms::of(" Äcme Ltd").name.as_deref(), Some("Äcme Ltd"));
-        assert_eq!(Terms::of("A"), Terms { request_id: Some("A".into()), ..Terms::default() });
+        let letter = || Some("A".to_owned());
+        assert_eq!(Terms::of("A"), Terms { request_id: letter(), reference: letter(), ..Terms::default() });
+        assert_eq!(Terms::of(&"é".repeat(101)).reference, None);
         assert_eq!(Terms::of("-3").number, None);
         assert_eq!(Terms::of("ééééé").key_prefix, None);
     }

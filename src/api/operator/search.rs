@@ -29,6 +29,9 @@ enum ResultKind {
     Credential,
     User,
     Webhook,
+    Payout,
+    /// A movement of money that has the reference of a funding.
+    Transaction,
     /// An event of the log. Results for a request ID are the events of the request.
     Event,
 }
@@ -41,6 +44,8 @@ impl From<Kind> for ResultKind {
             Kind::Credential => Self::Credential,
             Kind::User => Self::User,
             Kind::Webhook => Self::Webhook,
+            Kind::Payout => Self::Payout,
+            Kind::Transaction => Self::Transaction,
             Kind::Event => Self::Event,
         }
     }
@@ -114,9 +119,10 @@ pub struct Search;
 impl Search {
     /// Search
     ///
-    /// Finds what a term names: an order by its number or reference code, an account by its number or the beginning of its
-    /// name, a credential by its key prefix, a user by email address, a webhook by its number, an event by its ID, and the
-    /// events of a request by its request ID. Returns at most 20 results of each kind.
+    /// Finds what a term names: an order by its number, its reference code or the client's reference, a payout by the client's
+    /// reference, a funding by its reference, an account by its number or the beginning of its name, a credential by its key
+    /// prefix, a user by email address, a webhook by its number, an event by its ID, and the events of a request by its
+    /// request ID. Returns at most 20 results of each kind.
     #[oai(path = "/search", method = "get", operation_id = "search")]
     async fn search(
         &self,

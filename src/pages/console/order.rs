@@ -22,7 +22,7 @@ use crate::pages::visit::{Visit, corrected};
 
 /// Addresses to which the story of an order leads.
 const PLACES: Places = Places {
-    transaction: |movement| format!("/console/wallets/{}", movement.wallet_id),
+    transaction: |movement| format!("/console/transactions/{}", movement.id),
     deliveries: "/console/deliveries",
     request,
     moment: |order, position| {

@@ -6,6 +6,7 @@ use crate::access::Role;
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::values::grouped;
 use crate::pages::visit::Visit;
 
 /// Number of characters of a request's ID in a table.
@@ -97,6 +98,12 @@ fn search_for(text: &str) -> String {
 /// Returns the name in a verifier key of the log or of a witness.
 pub fn key_name(verifier_key: &str) -> &str {
     verifier_key.split('+').next().unwrap_or_default()
+}
+
+/// Links to the event at a position of the log of a shard. Position 0 has none.
+pub fn position(shard: i16, position: i64) -> Markup {
+    let shown = grouped(&position.to_string());
+    html! { @if position > 0 { a href={ "/console/events/" (shard) "/" (position) } { (shown) } } @else { (shown) } }
 }
 
 /// Links to an account.

@@ -14,12 +14,14 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Kinds of results, with their headings.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 8] = [
     ("order", "Orders"),
     ("account", "Accounts"),
     ("user", "Users"),
     ("credential", "API keys"),
     ("webhook", "Webhooks"),
+    ("payout", "Payouts"),
+    ("transaction", "Fundings"),
     ("event", "Events"),
 ];
 /// Largest number of results of one kind, by which the API limits them.
@@ -49,6 +51,8 @@ impl Found {
             "user" => of_account("users"),
             "credential" => of_account("credentials"),
             "webhook" => format!("/console/webhooks/{}", self.id),
+            "payout" => format!("/console/payouts/{}", self.id),
+            "transaction" => format!("/console/transactions/{}", self.id),
             _ => format!("/console/events/{}/{}", self.shard_id.unwrap_or_default(), self.id),
         }
     }
@@ -69,7 +73,7 @@ pub fn add(site: Site) -> Site {
 
 /// The box that searches. It stands on the start page too.
 pub fn search_box(fields: &Filled<'_>) -> Markup {
-    let hint = "An order's number or reference, an account's number or name, the first 8 characters of an API key, a user's email, \
+    let hint = "An order's number or reference, a payout's or a funding's reference, an account's number or name, the first 8 characters of an API key, a user's email, \
         a webhook's number, an event's ID, or a request's ID.";
     html! {
         form.card role="search" method="get" action="/console/search" {
@@ -150,6 +154,8 @@ mod tests {
             ("user", "/console/accounts/3/users/5"),
             ("credential", "/console/accounts/3/credentials/5"),
             ("webhook", "/console/webhooks/5"),
+            ("payout", "/console/payouts/5"),
+            ("transaction", "/console/transactions/5"),
             ("event", "/console/events/1/5"),
         ] {
             assert_eq!(found(kind, "").target(), target);

@@ -80,15 +80,24 @@ pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
     }
 }
 
+/// Renders a number of deliveries of a webhook, which leads to them.
+fn counted(webhook: &Webhook, count: usize, status: &str) -> Markup {
+    let target = format!("/portal/webhooks/deliveries?webhook_url_id={}", webhook.id);
+    html! {
+        @if status.is_empty() { a href=(target) { (count) } }
+        @else { a href={ (target) "&status=" (status) } { (count) } }
+    }
+}
+
 fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
     let columns =
         [("Webhook", false), ("Deliveries", true), ("Failed", true), ("Pending", true), ("Attempts", true), ("Median, ms", true)];
     let row = |(webhook, health): (&Webhook, &Health)| {
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            html! { (health.deliveries) },
-            html! { (health.failed) },
-            html! { (health.pending) },
+            counted(webhook, health.deliveries, ""),
+            counted(webhook, health.failed, "failed"),
+            counted(webhook, health.pending, "pending"),
             html! { (health.attempts) },
             html! { (health.median) },
         ]
@@ -122,6 +131,7 @@ mod tests {
         let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true }];
         let markup = plots(&webhooks, &[delivery(1, "delivered", 1, Some(10))]).0;
         assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
+        assert!(markup.contains("/portal/webhooks/deliveries?webhook_url_id=1&amp;status=failed"), "{markup}");
         assert!(plots(&[], &[]).0.contains("Set up a webhook"));
     }
 }

@@ -3,6 +3,7 @@
 mod approvals;
 mod movement;
 mod payouts;
+mod transaction;
 mod wallet;
 
 use poem::Response;
@@ -14,7 +15,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 pub fn add(site: Site) -> Site {
-    approvals::add(payouts::add(movement::add(wallet::add(site))))
+    approvals::add(payouts::add(movement::add(transaction::add(wallet::add(site)))))
 }
 
 /// Returns whether the visitor may move money.

@@ -98,7 +98,7 @@ fn page(
         @if let Some(movements) = movements {
             @if movements.items.is_empty() { (nothing(visit, &path)) }
             @else {
-                (transaction::rows("Movements", &movements.items, |movement| html! { (movement.id) }, cause))
+                (transaction::rows("Movements", &movements.items, number, cause))
                 (table::pager(movements, &path, &visit.query))
             }
         }
@@ -114,8 +114,13 @@ fn nothing(visit: &Visit, path: &str) -> Markup {
     }
 }
 
+/// Renders the number of a movement, which leads to its event.
+fn number(movement: &Transaction) -> Markup {
+    html! { a href={ "/console/transactions/" (movement.id) } { (movement.id) } }
+}
+
 /// Renders what a movement is due to, as a link: an order, or a payout by its reference.
-fn cause(movement: &Transaction) -> Markup {
+pub(super) fn cause(movement: &Transaction) -> Markup {
     let reference = movement.reference.as_deref().unwrap_or_default();
     let is_of_payout = matches!(movement.category.as_str(), "PAYOUT" | "PAYOUT_REFUND");
     let payout = reference.strip_prefix("PAY-").and_then(|id| id.parse::<i64>().ok()).filter(|_| is_of_payout);

@@ -50,9 +50,10 @@ impl Entry {
     /// Renders the entry with links to what is known of it.
     fn render(&self) -> Markup {
         html! {
-            @match self.payout_id {
-                Some(payout) => a href={ "/console/payouts/" (payout) } { (self.name()) },
-                None => (self.name()),
+            @match (self.transaction_id, self.payout_id) {
+                (Some(transaction), _) => a href={ "/console/transactions/" (transaction) } { (self.name()) },
+                (None, Some(payout)) => a href={ "/console/payouts/" (payout) } { (self.name()) },
+                (None, None) => (self.name()),
             }
             @if let (Some(amount), Some(currency)) = (&self.amount, &self.currency) { ", " (money(amount, currency)) }
             @if let Some(day) = &self.day { ", " (day) }
@@ -68,4 +69,22 @@ pub fn add(site: Site) -> Site {
 /// Returns whether the visitor may import statements, and decide about their lines.
 fn may_decide(visit: &Visit) -> bool {
     visit.operator().is_ok_and(|operator| operator.may(Role::Finance))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_leads_to_its_movement_or_to_its_payout() {
+        let entry = |transaction: Option<i64>, payout: Option<i64>| {
+            let entry = json!({"transaction_id": transaction, "payout_id": payout, "account_id": 5, "amount": "5.00", "currency": "EUR",
+                "day": "2026-01-31", "references": []});
+            serde_json::from_value::<Entry>(entry).unwrap().render().0
+        };
+        assert!(entry(Some(7), None).contains("href=\"/console/transactions/7\""));
+        assert!(entry(None, Some(8)).contains("href=\"/console/payouts/8\""));
+    }
 }

@@ -7,6 +7,7 @@ use poem::http::header;
 use serde::Deserialize;
 
 use crate::pages::call::Refusal;
+use crate::pages::console::parts::position;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
@@ -187,15 +188,8 @@ fn depth(report: &Report) -> String {
 
 fn differences(report: &Report) -> Markup {
     let columns = [("Difference", false), ("Concerns", false), ("Positions of the log", false), ("Problem", false)];
-    let row = |found: &Difference| {
-        let positions: Vec<String> = found.positions.iter().map(ToString::to_string).collect();
-        vec![
-            html! { (words(&found.kind)) },
-            concerns(found),
-            html! { (positions.join(", ")) @if !positions.is_empty() { " of shard " (found.shard_id) } @else { "–" } },
-            html! { (found.problem) },
-        ]
-    };
+    let row =
+        |found: &Difference| vec![html! { (words(&found.kind)) }, concerns(found), positions(found), html! { (found.problem) }];
     let rows: Vec<Vec<Markup>> = report.differences.iter().take(MOST_DIFFERENCES).map(row).collect();
     html! {
         h2 { "Differences" }
@@ -204,6 +198,14 @@ fn differences(report: &Report) -> Markup {
             p.quiet { "The page shows the first " (rows.len()) " of " (report.found) ". The files have more, and the command "
                 code { "rewards-ledger reconcile" } " lists all of them." }
         }
+    }
+}
+
+/// Links to the events of a difference.
+fn positions(found: &Difference) -> Markup {
+    html! {
+        @for (index, at) in found.positions.iter().enumerate() { @if index > 0 { ", " } (position(found.shard_id, *at)) }
+        @if found.positions.is_empty() { "–" } @else { " of shard " (found.shard_id) }
     }
 }
 
@@ -328,9 +330,14 @@ mod tests {
             wallet_id: Some(3),
             order_id: Some(4),
             payout_id: Some(5),
-            positions: vec![7],
+            positions: vec![7, 1_000],
             problem: String::new(),
         };
+        let events = positions(&found).0;
+        assert!(
+            events.contains("href=\"/console/events/1/7\"") && events.contains("href=\"/console/events/1/1000\""),
+            "{events}"
+        );
         let markup = concerns(&found).0;
         for place in ["/console/wallets/3", "/console/orders/4", "/console/payouts/5"] {
             assert!(markup.contains(place), "{markup}");

@@ -1,0 +1,45 @@
+//! One movement of money, with the event that made it.
+
+use maud::html;
+use serde::Deserialize;
+
+use super::wallet::cause;
+use crate::pages::console::parts::{account, position};
+use crate::pages::outcome::PageResult;
+use crate::pages::parts::layout;
+use crate::pages::parts::values::{badge, facts, money, time};
+use crate::pages::shared::transaction::Transaction;
+use crate::pages::site::Site;
+use crate::pages::visit::Visit;
+
+/// A transaction, as `GET /admin/v1/transactions/:id` returns it.
+#[derive(Debug, Deserialize)]
+struct AnyTransaction {
+    #[serde(flatten)]
+    transaction: Transaction,
+    account_id: i64,
+    shard_id: i16,
+    position: i64,
+}
+
+pub fn add(site: Site) -> Site {
+    site.get("/console/transactions/:id", show)
+}
+
+async fn show(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let found: AnyTransaction = visit.get(&format!("/admin/v1/transactions/{}", visit.id("id")?)).await?;
+    let AnyTransaction { transaction, account_id, shard_id, position: at } = found;
+    let body = facts(&[
+        ("Kind", badge(&transaction.category)),
+        ("Amount", money(&transaction.signed_amount(), &transaction.currency)),
+        ("Balance after it", money(&transaction.balance_after, &transaction.currency)),
+        ("Time", time(transaction.created_at)),
+        ("Description", html! { (transaction.description) }),
+        ("Cause", cause(&transaction)),
+        ("Wallet", html! { a href={ "/console/wallets/" (transaction.wallet_id) } { "Wallet " (transaction.wallet_id) } }),
+        ("Account", account(account_id)),
+        ("Event", html! { "Position " (position(shard_id, at)) " of shard " (shard_id) }),
+    ]);
+    Ok(layout::page(&visit, &format!("Transaction {}", transaction.id), &body))
+}
