@@ -10,7 +10,7 @@ use poem::http::{HeaderValue, header};
 use poem::{IntoResponse, Response};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
-use poem_openapi::{ApiResponse, Object, OpenApi};
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Serialize;
 
 use super::conditional::{Conditional, ETag, IfNoneMatch};
@@ -21,6 +21,7 @@ use super::reply::{Listed, Plural, Reply};
 use super::scalars::Timestamp;
 use super::state::{ApiState, State, Tag, not_found, rows_of};
 use crate::ledger::images;
+use crate::ledger::images::thumbnails::{self, Size};
 
 /// `Cache-Control` for image bytes. They never change, because a new image gets a new URL.
 const FOR_EVER: &str = "private, max-age=31536000, immutable";
@@ -53,6 +54,34 @@ impl ProductImage {
     }
 }
 
+/// Size of an image.
+///
+/// - `original`: the image as it was uploaded.
+/// - `thumbnail`: a JPEG of at most 240 by 160 pixels, for lists.
+/// - `preview`: a JPEG of at most 640 by 480 pixels.
+///
+/// A small image is returned as it was uploaded for every size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase")]
+pub enum ImageSize {
+    #[default]
+    Original,
+    Thumbnail,
+    Preview,
+}
+
+impl ImageSize {
+    /// Returns the size of the copy of an image; `None` for the image itself.
+    fn of_copy(self, image: &Image) -> Option<Size> {
+        let size = match self {
+            Self::Original => return None,
+            Self::Thumbnail => Size::Thumbnail,
+            Self::Preview => Size::Preview,
+        };
+        usize::try_from(image.set.size).is_ok_and(|bytes| bytes > size.most_bytes()).then_some(size)
+    }
+}
+
 /// The bytes of an image, with the type detected from the bytes. `nosniff` keeps browsers from guessing another one.
 pub struct Picture {
     content_type: ImageType,
@@ -63,8 +92,13 @@ impl Picture {
     /// Loads the bytes of an image.
     ///
     /// # Errors
-    /// 500 if they are missing.
-    pub async fn load(state: &ApiState, id: ProductId, image: &Image) -> Result<Picture, ApiError> {
+    /// 404 if the image is wanted smaller, but cannot be decoded. 500 if the bytes are missing.
+    pub async fn load(state: &ApiState, id: ProductId, image: &Image, size: ImageSize) -> Result<Picture, ApiError> {
+        if let Some(size) = size.of_copy(image) {
+            let bytes = thumbnails::copy(state.ledger.pool(), id, &image.set.sha256, size).await?;
+            let undecodable = || not_found().message("The image cannot be decoded, so it has no smaller copy.");
+            return Ok(Picture { content_type: ImageType::Jpeg, bytes: bytes.ok_or_else(undecodable)? });
+        }
         let bytes = images::load(state.ledger.pool(), id, &image.set.sha256).await?;
         let bytes = bytes.ok_or_else(|| ApiError::internal(format!("the bytes of the image of product {} are missing", id.0)))?;
         Ok(Picture { content_type: image.set.content_type, bytes })
@@ -160,6 +194,8 @@ impl Images {
         id: Path<i64>,
         /// Version of the image, taken from `image_url`.
         version: Path<String>,
+        /// Size of the image. Default: `original`.
+        size: Query<Option<ImageSize>>,
         /// `ETag` of your cached copy. The response is 304 if the copy is current.
         #[oai(name = "If-None-Match")]
         known: IfNoneMatch,
@@ -169,10 +205,14 @@ impl Images {
         if image.version() != version.0 {
             return Err(not_found());
         }
-        let etag = ETag::named(&image.set.sha256);
+        let size = size.0.unwrap_or_default();
+        let etag = match size.of_copy(&image) {
+            Some(size) => ETag::named(&format!("{}-{}", image.set.sha256, size.as_str())),
+            None => ETag::named(&image.set.sha256),
+        };
         if known.has(&etag) {
             return Ok(Conditional::not_modified(etag, FOR_EVER));
         }
-        Ok(Conditional::modified(etag, FOR_EVER, Picture::load(&state, id, &image).await?))
+        Ok(Conditional::modified(etag, FOR_EVER, Picture::load(&state, id, &image, size).await?))
     }
 }

@@ -2,6 +2,8 @@
 //! the event that refers to them. An interrupted upload therefore leaves bytes that nobody sees, and the product's next
 //! image deletes them.
 
+pub mod thumbnails;
+
 use ledger_database::PgPool;
 use ledger_events::ProductId;
 
@@ -23,14 +25,17 @@ pub async fn store(pool: &PgPool, product: ProductId, sha256: &[u8; 32], bytes: 
     Ok(())
 }
 
-/// Deletes the product's bytes except those of its current image, given by its SHA-256.
+/// Deletes the product's bytes, and their copies, except those of its current image, given by its SHA-256.
 pub async fn forget_others(pool: &PgPool, product: ProductId, sha256: &[u8; 32]) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM product_images WHERE product_id = $1 AND sha256 <> $2 AND stored_at < now() - $3::text::interval")
-        .bind(product)
-        .bind(&sha256[..])
-        .bind(GRACE)
-        .execute(pool)
-        .await?;
+    sqlx::query(
+        "WITH copies AS (DELETE FROM product_thumbnails WHERE product_id = $1 AND sha256 <> $2)
+         DELETE FROM product_images WHERE product_id = $1 AND sha256 <> $2 AND stored_at < now() - $3::text::interval",
+    )
+    .bind(product)
+    .bind(&sha256[..])
+    .bind(GRACE)
+    .execute(pool)
+    .await?;
     Ok(())
 }
 

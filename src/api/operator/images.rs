@@ -4,7 +4,7 @@ use ledger_events::ProductId;
 use ledger_events::catalogue::{ImageType, ProductImageSet};
 use ledger_projections::catalogue;
 use poem::{Request, RequestBody};
-use poem_openapi::param::Path;
+use poem_openapi::param::{Path, Query};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, OpenApi};
 use sha2::{Digest, Sha256};
@@ -13,7 +13,7 @@ use super::catalogue::undiscounted;
 use crate::access::Operator;
 use crate::api::body::read;
 use crate::api::error::{ApiError, Code};
-use crate::api::images::{Picture, binary};
+use crate::api::images::{ImageSize, Picture, binary};
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
 use crate::api::products::Product;
@@ -69,11 +69,13 @@ impl Images {
         state: State<'_>,
         /// Unique identifier of the product.
         id: Path<i64>,
+        /// Size of the image. Default: `original`.
+        size: Query<Option<ImageSize>>,
     ) -> Result<Picture, ApiError> {
         let id = ProductId(id.0);
         let product = catalogue::find(state.ledger.pool(), id).await?;
         let image = product.and_then(|product| product.image).ok_or_else(not_found)?;
-        Picture::load(&state, id, &image).await
+        Picture::load(&state, id, &image, size.0.unwrap_or_default()).await
     }
 
     /// Set a product's image

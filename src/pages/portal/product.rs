@@ -133,7 +133,7 @@ fn page(visit: &Visit, product: &Product, wallets: &List<Wallet>, chosen: &Chose
         (layout::problem(refusal))
         div.grid {
             section.card aria-label="Product" {
-                (product.image())
+                (product.image("preview"))
                 (facts(&[
                     ("Brand", html! { (product.brand) }),
                     ("Country", html! { (product.country) }),

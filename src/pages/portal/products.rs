@@ -66,12 +66,12 @@ impl Product {
         }
     }
 
-    /// Renders the image. A product without one has an empty place of the same size.
-    pub fn image(&self) -> Markup {
+    /// Renders the image in a size of the API. A product without one has an empty place of the same size.
+    pub fn image(&self, size: &str) -> Markup {
         let version = self.image_url.as_deref().and_then(|url| url.rsplit('/').next());
         html! {
             @match version {
-                Some(version) => img.product src={ "/portal/products/" (self.id) "/image/" (version) } alt="" loading="lazy";,
+                Some(version) => img.product src={ "/portal/products/" (self.id) "/image/" (version) "?size=" (size) } alt="" loading="lazy";,
                 None => div.product aria-hidden="true" {},
             }
         }
@@ -137,7 +137,7 @@ fn nothing(query: &Form) -> Markup {
 fn tile(product: &Product) -> Markup {
     html! {
         li.card {
-            (product.image())
+            (product.image("thumbnail"))
             h2 { a href={ "/portal/products/" (product.id) } { (product.name) } }
             span.quiet { (product.brand) " · " (product.country) }
             span { (product.face_values()) " " span.currency { (product.currency) } }
@@ -155,7 +155,7 @@ async fn image(visit: Visit) -> PageResult {
     if !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
         return Err(Stop::NotFound);
     }
-    let image = visit.bytes(&format!("/api/v1/products/{id}/image/{version}"), "image/*").await?;
+    let image = visit.bytes(&format!("/api/v1/products/{id}/image/{version}?{}", visit.query.only(&["size"])), "image/*").await?;
     let kept = [header::CONTENT_TYPE, header::CACHE_CONTROL, header::ETAG];
     let kept: Vec<_> = kept.into_iter().filter_map(|name| Some((name.clone(), image.headers.get(&name)?.clone()))).collect();
     let mut response = Response::builder().body(image.into_bytes());
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn an_image_has_an_address_of_this_service() {
-        let markup = product(json!({})).image().0;
-        assert!(markup.contains("src=\"/portal/products/7/image/ab12\""), "{markup}");
-        assert!(product(json!({"image_url": null})).image().0.contains("aria-hidden"));
+        let markup = product(json!({})).image("thumbnail").0;
+        assert!(markup.contains("src=\"/portal/products/7/image/ab12?size=thumbnail\""), "{markup}");
+        assert!(product(json!({"image_url": null})).image("preview").0.contains("aria-hidden"));
     }
 }

@@ -73,7 +73,8 @@ fn picture(product: &Product) -> Markup {
     let version = product.image_url.as_deref().and_then(|url| url.rsplit('/').next());
     html! {
         @if let Some(version) = version {
-            img.product src={ "/console/products/" (product.id) "/image/" (version) } alt={ "Image of " (product.name) };
+            @let address = format!("/console/products/{}/image/{version}", product.id);
+            a href=(address) { img.product src={ (address) "?size=preview" } alt={ "Image of " (product.name) }; }
         }
     }
 }
@@ -149,7 +150,8 @@ async fn set_image(mut visit: Visit) -> PageResult {
 /// Sends the bytes of the current image. Its version in the path keeps browsers from showing a replaced one.
 async fn image(visit: Visit) -> PageResult {
     visit.operator()?;
-    let image = visit.bytes(&format!("/admin/v1/products/{}/image", visit.id("id")?), "image/*").await?;
+    let path = format!("/admin/v1/products/{}/image?{}", visit.id("id")?, visit.query.only(&["size"]));
+    let image = visit.bytes(&path, "image/*").await?;
     let kind = image.headers.get(header::CONTENT_TYPE).cloned();
     let mut response = Response::builder().body(image.into_bytes());
     response.headers_mut().extend(kind.map(|kind| (header::CONTENT_TYPE, kind)));

@@ -1,0 +1,191 @@
+//! Small copies of product images. A copy is made when somebody first asks for it, and kept beside the image.
+//!
+//! An image may be hostile: a few kilobytes can stand for gigabytes of pixels. So its dimensions and its memory are bounded
+//! before it is decoded, and one image is decoded at a time.
+
+use std::io::Cursor;
+
+use image::codecs::jpeg::JpegEncoder;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, Rgb, RgbImage};
+use ledger_database::PgPool;
+use ledger_events::ProductId;
+use tokio::sync::Semaphore;
+
+use super::load;
+
+/// Largest width and height of an image that is decoded, in pixels.
+const MOST_PIXELS: u32 = 8_192;
+/// Largest memory that decoding may take.
+const MOST_MEMORY: u64 = 256 << 20;
+/// Qualities to encode with, until the copy is small enough.
+const QUALITIES: [u8; 4] = [80, 60, 40, 20];
+/// The decoder, which one request uses at a time.
+static DECODER: Semaphore = Semaphore::const_new(1);
+
+/// Size of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// For lists: a page shows two dozen of them.
+    Thumbnail,
+    /// For the page of one product.
+    Preview,
+}
+
+impl Size {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Thumbnail => "thumbnail",
+            Self::Preview => "preview",
+        }
+    }
+
+    /// Returns the largest width and height, in pixels.
+    fn bounds(self) -> (u32, u32) {
+        match self {
+            Self::Thumbnail => (240, 160),
+            Self::Preview => (640, 480),
+        }
+    }
+
+    /// Returns the size in bytes up to which an image needs no copy.
+    pub fn most_bytes(self) -> usize {
+        match self {
+            Self::Thumbnail => 6 << 10,
+            Self::Preview => 64 << 10,
+        }
+    }
+}
+
+/// Returns a copy of an image in JPEG, given the image's SHA-256 in hex. `None` if the image is missing or cannot be
+/// decoded.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn copy(pool: &PgPool, product: ProductId, sha256: &str, size: Size) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    if let Some(kept) = kept(pool, product, sha256, size).await? {
+        return Ok(kept);
+    }
+    // The semaphore is never closed.
+    let _permit = DECODER.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+    // Another request may have made it meanwhile.
+    if let Some(kept) = kept(pool, product, sha256, size).await? {
+        return Ok(kept);
+    }
+    let Some(bytes) = load(pool, product, sha256).await? else { return Ok(None) };
+    let made = tokio::task::spawn_blocking(move || shrink(&bytes, size)).await.map_err(|_| sqlx::Error::WorkerCrashed)?;
+    let made = made
+        .inspect_err(|error| tracing::info!(product_id = product.0, %error, "an image has no copy: it cannot be decoded"))
+        .ok();
+    sqlx::query(
+        "INSERT INTO product_thumbnails (product_id, sha256, size, bytes) VALUES ($1, decode($2, 'hex'), $3, $4) ON CONFLICT DO NOTHING",
+    )
+    .bind(product)
+    .bind(sha256)
+    .bind(size.as_str())
+    .bind(&made)
+    .execute(pool)
+    .await?;
+    Ok(made)
+}
+
+/// Returns the copy that is kept, if one was tried; the inner `None` stands for an image that cannot be decoded.
+async fn kept(pool: &PgPool, product: ProductId, sha256: &str, size: Size) -> Result<Option<Option<Vec<u8>>>, sqlx::Error> {
+    sqlx::query_scalar("SELECT bytes FROM product_thumbnails WHERE product_id = $1 AND sha256 = decode($2, 'hex') AND size = $3")
+        .bind(product)
+        .bind(sha256)
+        .bind(size.as_str())
+        .fetch_optional(pool)
+        .await
+}
+
+/// Makes a copy within the bounds of a size.
+fn shrink(bytes: &[u8], size: Size) -> Result<Vec<u8>, ImageError> {
+    let mut limits = Limits::no_limits();
+    (limits.max_image_width, limits.max_image_height) = (Some(MOST_PIXELS), Some(MOST_PIXELS));
+    limits.max_alloc = Some(MOST_MEMORY);
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder()?;
+    let orientation = decoder.orientation()?;
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    let (width, height) = size.bounds();
+    if image.width() > width || image.height() > height {
+        image = image.thumbnail(width, height);
+    }
+    let flat = on_white(&image);
+    let mut made = vec![];
+    for quality in QUALITIES {
+        made.clear();
+        flat.write_with_encoder(JpegEncoder::new_with_quality(&mut made, quality))?;
+        if made.len() <= size.most_bytes() {
+            break;
+        }
+    }
+    Ok(made)
+}
+
+/// Puts an image on a white ground, because JPEG has no transparency.
+fn on_white(image: &DynamicImage) -> RgbImage {
+    let image = image.to_rgba8();
+    RgbImage::from_fn(image.width(), image.height(), |x, y| {
+        let [red, green, blue, alpha] = image.get_pixel(x, y).0.map(u16::from);
+        let mixed = |channel: u16| u8::try_from((channel * alpha + 255 * (255 - alpha)) / 255).unwrap_or(u8::MAX);
+        Rgb([mixed(red), mixed(green), mixed(blue)])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{ImageFormat, Rgba, RgbaImage};
+
+    use super::*;
+
+    fn png(image: &RgbaImage) -> Vec<u8> {
+        let mut bytes = Cursor::new(vec![]);
+        image.write_to(&mut bytes, ImageFormat::Png).unwrap();
+        bytes.into_inner()
+    }
+
+    #[test]
+    fn a_copy_fits_into_its_size_and_keeps_the_proportions() {
+        // Noise is the worst case of every encoder.
+        let mut state = 1_u32;
+        let noise = RgbaImage::from_fn(900, 600, |_, _| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let [red, green, blue, _] = state.to_be_bytes();
+            Rgba([red, green, blue, 255])
+        });
+        for (size, width, height) in [(Size::Thumbnail, 240, 160), (Size::Preview, 640, 427)] {
+            let made = shrink(&png(&noise), size).unwrap();
+            let read = image::load_from_memory(&made).unwrap();
+            assert_eq!((read.width(), read.height()), (width, height));
+            assert!(made.len() <= 2 * size.most_bytes(), "{}", made.len());
+        }
+    }
+
+    #[test]
+    fn a_transparent_image_is_put_on_white() {
+        let made = shrink(&png(&RgbaImage::from_pixel(8, 8, Rgba([0, 0, 0, 0]))), Size::Thumbnail).unwrap();
+        let read = image::load_from_memory(&made).unwrap().to_rgb8();
+        assert_eq!((read.width(), read.get_pixel(4, 4).0), (8, [255, 255, 255]));
+    }
+
+    #[test]
+    fn a_bomb_and_a_broken_image_are_refused() {
+        // The header of a PNG of 60,000 by 60,000 pixels, with its checksum.
+        let mut header = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\xea\x60\x00\x00\xea\x60\x08\x06\x00\x00\x00".to_vec();
+        let sum = crc32(&header[12..]);
+        header.extend(sum.to_be_bytes());
+        header.extend(b"\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e");
+        assert!(matches!(shrink(&header, Size::Preview), Err(ImageError::Limits(_))), "{:?}", shrink(&header, Size::Preview));
+        assert!(shrink(b"\x89PNG\r\n\x1a\n", Size::Preview).is_err());
+        assert!(shrink(b"text", Size::Preview).is_err());
+    }
+
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0_u32, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 })
+        })
+    }
+}
