@@ -106,8 +106,9 @@ pub struct Audit;
 impl Audit {
     /// Audit who did what
     ///
-    /// Returns the actions of clients, operators and background processes from the log, newest first. Every reveal of
-    /// voucher codes is one of them: `type=VouchersRevealed`. A page ends after a bounded scan of the log, so continue until
+    /// Returns the actions of clients, operators and background processes from the log, newest first. Every reveal of a
+    /// secret is one of them: `reveals=true`. A request that is repeated under its `Idempotency-Key` gets the same response
+    /// again, secret included, and is not another action. A page ends after a bounded scan of the log, so continue until
     /// `next_before` is null.
     #[oai(path = "/audit", method = "get", operation_id = "audit_events")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
@@ -122,6 +123,9 @@ impl Audit {
         /// Only actions of these event types, separated by commas.
         #[oai(name = "type")]
         event_types: Query<Option<String>>,
+        /// Whether only reveals of secrets are wanted: the codes of vouchers, and keys, tokens and signing secrets that were
+        /// created or rotated. Default: false.
+        reveals: Query<Option<bool>>,
         /// Only actions that belong to this account.
         account_id: Query<Option<i64>>,
         /// Only actions at or after this time.
@@ -144,6 +148,7 @@ impl Audit {
             subject: subject.map(|subject| (subject.stream_type, subject.stream_id)),
             account_id: account_id.0.map(AccountId),
             types: types(event_types.0.as_deref())?,
+            reveals: reveals.0.unwrap_or_default(),
         };
         let to = position_before(before.0)?.map(|before| before - 1);
         let range = Range { from: None, to, since: time("since", since.0)?, until: time("until", until.0)? };

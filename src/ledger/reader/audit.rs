@@ -10,6 +10,18 @@ const WINDOW: i64 = 10_000;
 /// Number of positions that one page scans at most. The log has no index of actors, so that appending stays cheap.
 const SCANNED: i64 = 200_000;
 
+/// Types of the events with which a secret was shown: the codes of vouchers, or a key, token or signing secret that is
+/// shown once. A `WebhookUpdated` is one of them, too, if it rotates the token.
+const REVEALS: [&str; 7] = [
+    "CredentialIssued",
+    "OperatorTokenIssued",
+    "OperatorTwoFactorEnabled",
+    "SigningSecretRotated",
+    "UserTwoFactorEnabled",
+    "VouchersRevealed",
+    "WebhookRegistered",
+];
+
 /// Criteria of an audit. The default passes all events.
 #[derive(Clone, Debug, Default)]
 pub struct Criteria {
@@ -19,6 +31,8 @@ pub struct Criteria {
     pub subject: Option<(String, i64)>,
     pub account_id: Option<AccountId>,
     pub types: Vec<String>,
+    /// Whether only reveals of secrets pass.
+    pub reveals: bool,
 }
 
 /// A page of events, the newest first.
@@ -74,6 +88,7 @@ async fn within(
                     AND ($4::text IS NULL OR metadata->'actor'->>$4 = coalesce($5, metadata->'actor'->>$4) OR metadata->>'actor' = $4)
                     AND ($6::bigint IS NULL OR (metadata->>'account_id')::bigint = $6)
                     AND (cardinality($7::text[]) = 0 OR type = ANY($7))
+                    AND (NOT $11 OR type = ANY($12) OR type = 'WebhookUpdated' AND data->>'token_hash' IS NOT NULL)
                  ORDER BY version DESC LIMIT $10"
             )
         }
@@ -83,6 +98,7 @@ async fn within(
                     AND ($4::text IS NULL OR metadata->'actor'->>$4 = coalesce($5, metadata->'actor'->>$4) OR metadata->>'actor' = $4)
                     AND ($6::bigint IS NULL OR (metadata->>'account_id')::bigint = $6)
                     AND (cardinality($7::text[]) = 0 OR type = ANY($7))
+                    AND (NOT $11 OR type = ANY($12) OR type = 'WebhookUpdated' AND data->>'token_hash' IS NOT NULL)
                     AND $8::text IS NULL AND $9::bigint IS NULL
                  ORDER BY position DESC LIMIT $10"
             )
@@ -100,6 +116,23 @@ async fn within(
         .bind(stream_type)
         .bind(stream_id)
         .bind(limit)
+        .bind(criteria.reveals)
+        .bind(&REVEALS[..])
         .fetch_all(pool)
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ledger_events::Event;
+
+    use super::*;
+
+    #[test]
+    fn every_reveal_is_a_type_of_the_log() {
+        let known: BTreeSet<&str> = Event::types().map(|(_, name, _)| name).collect();
+        assert!(REVEALS.iter().all(|name| known.contains(name)));
+    }
 }

@@ -21,15 +21,15 @@ use crate::pages::visit::{Visit, corrected};
 use crate::spreadsheet::{self, inert};
 
 /// Filters of the page that are those of the API.
-const FILTERS: [&str; 5] = ["actor", "subject", "type", "account_id", "shard_id"];
+const FILTERS: [&str; 6] = ["actor", "subject", "type", "account_id", "shard_id", "reveals"];
 /// Number of calls for a page with actions. A part of the log without such actions is empty.
 const MOST_CALLS: usize = 5;
 /// Number of actions on a page.
 const ON_PAGE: usize = 50;
 /// Largest number of actions in a call.
 const IN_CALL: usize = 100;
-/// Reveals of secrets, as a filter of the type.
-const REVEALS: &str = "/console/audit?type=VouchersRevealed";
+/// Choices of the filter for reveals of secrets.
+const REVEALS: [(&str, &str); 2] = [("", "All actions"), ("true", "Reveals of secrets")];
 
 /// An action, as `GET /admin/v1/audit` returns it.
 #[derive(Debug, Deserialize)]
@@ -135,7 +135,8 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
         (layout::problem(refusal))
         p {
             "Everything that clients, operators and background processes did, the newest first. "
-            a href=(REVEALS) { "Readings of voucher codes" } " are among it."
+            a href="/console/audit?reveals=true" { "Reveals of secrets" }
+            " are among it: voucher codes, and keys, tokens and signing secrets that were created or rotated."
         }
         p.quiet {
             "An actor is such as operator/3, or a kind such as operator. A subject is such as order/42. Commas separate several events, \
@@ -145,6 +146,7 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
             (fields.input("actor", "Actor", "search", ""))
             (fields.input("subject", "Subject", "search", ""))
             (fields.input("type", "Events", "search", ""))
+            (fields.select("reveals", "Show", &REVEALS, ""))
             (fields.input("account_id", "Account number", "search", ""))
             (fields.input("from", "From (UTC)", "date", ""))
             (fields.input("to", "Until (UTC)", "date", ""))
