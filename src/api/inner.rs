@@ -13,8 +13,8 @@ use super::edge::enveloped;
 #[derive(Clone)]
 pub struct Inner {
     routes: Arc<BoxEndpoint<'static, Response>>,
-    /// Whether the node is a sandbox, which shows the mails that it sends.
-    pub is_sandbox: bool,
+    /// Whether the node shows the mails that it sends, as a sandbox and the demo do.
+    pub shows_outbox: bool,
 }
 
 impl fmt::Debug for Inner {
@@ -24,8 +24,8 @@ impl fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub(super) fn new(routes: BoxEndpoint<'static, Response>, is_sandbox: bool) -> Inner {
-        Inner { routes: Arc::new(routes), is_sandbox }
+    pub(super) fn new(routes: BoxEndpoint<'static, Response>, shows_outbox: bool) -> Inner {
+        Inner { routes: Arc::new(routes), shows_outbox }
     }
 
     /// Handles a request of an admitted caller. Errors are in the error envelope, as clients get them.

@@ -78,4 +78,4 @@ pub use pages::Pages;
 pub use serve::{app, documents};
 pub use source::Source;
 pub use state::ApiState;
-pub use surface::Surface;
+pub use surface::{STARTS, Surface};

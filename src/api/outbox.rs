@@ -1,4 +1,4 @@
-//! `/client/api/outbox`: the mails that a sandbox has sent. A node without `--sandbox` does not serve it.
+//! `/client/api/outbox`: the mails that a sandbox or the demo has sent. Other nodes do not serve it.
 
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -46,8 +46,8 @@ impl Outbox {
     /// List sent mails
     ///
     /// Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited, newest first.
-    /// A mail is listed until its link expires, and at most a week. This operation exists in the sandbox only; elsewhere it
-    /// returns 404. Requires the role owner.
+    /// A mail is listed until its link expires, and at most a week. This operation exists in a sandbox and in the demo only;
+    /// elsewhere it returns 404. Requires the role owner.
     #[oai(path = "/outbox", method = "get", operation_id = "list_sent_mails")]
     async fn list(&self, caller: Caller<PortalOwner>, state: State<'_>) -> Result<NoStore<Listed<SentMail>>, ApiError> {
         let site = Site { portal_url: state.portal_url.to_string() };

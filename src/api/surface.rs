@@ -6,13 +6,16 @@ use crate::access::limits::is_under;
 /// Prefixes of the paths of pages and their assets.
 const PREFIXES: [&str; 3] = ["/portal", "/console", "/assets"];
 
+/// Addresses that people type, which lead to the start page.
+pub const STARTS: [&str; 2] = ["/", "/login"];
+
 /// Prefix of the steps of a sign-in through OpenID Connect. They are routes of the API.
 pub(super) const OPEN_ID: &str = "/console/oidc";
 
 /// Returns whether a path is one of a page or of its assets. The steps of a sign-in through OpenID Connect are routes of the
 /// API.
 pub(super) fn is_page(path: &str) -> bool {
-    PREFIXES.into_iter().any(|prefix| is_under(path, prefix)) && !is_under(path, OPEN_ID)
+    STARTS.contains(&path) || PREFIXES.into_iter().any(|prefix| is_under(path, prefix)) && !is_under(path, OPEN_ID)
 }
 
 /// The part of the HTTP interface that a listener serves.
@@ -35,7 +38,11 @@ impl Surface {
             Self::Whole => true,
             Self::Clients => !is_operators,
             Self::Operators => {
-                is_operators || is_under(path, "/assets") || is_under(path, "/log") || probes::PATHS.contains(&path)
+                is_operators
+                    || is_under(path, "/assets")
+                    || is_under(path, "/log")
+                    || probes::PATHS.contains(&path)
+                    || STARTS.contains(&path)
             }
         }
     }

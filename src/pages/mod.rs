@@ -30,20 +30,30 @@ mod visit;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::one_click::OneClick;
-use crate::api::{Inner, Pages};
+use crate::api::{Inner, Pages, STARTS};
+use outcome::redirect;
 
 /// Properties of the service that decide which pages there are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PageSettings {
+    /// Path of the start page, to which `/` and `/login` lead.
+    pub start: &'static str,
     /// Whether the console offers a sign-in through OpenID Connect.
     pub has_open_id: bool,
     /// Users whom links sign in, in the demo.
     pub one_click: Option<OneClick>,
 }
 
+impl Default for PageSettings {
+    fn default() -> PageSettings {
+        PageSettings { start: "/portal", has_open_id: false, one_click: None }
+    }
+}
+
 /// Builds all pages on top of the API. Their streams end when `stop` is cancelled.
 pub fn build(api: Inner, settings: PageSettings, stop: CancellationToken) -> Pages {
-    let PageSettings { has_open_id, one_click } = settings;
+    let PageSettings { start, has_open_id, one_click } = settings;
     let site = one_click::add(site::Site::new(api), one_click);
+    let site = STARTS.into_iter().fold(site, |site, path| site.get(path, move |_| std::future::ready(Ok(redirect(start)))));
     console::add(portal::add(site, stop.clone()), has_open_id, stop).finish()
 }

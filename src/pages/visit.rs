@@ -50,9 +50,9 @@ impl Visit {
         Ok(Visit { api, request, query, form, files })
     }
 
-    /// Returns whether the node is a sandbox, which shows the mails that it sends.
-    pub fn is_sandbox(&self) -> bool {
-        self.api.is_sandbox
+    /// Returns whether the node shows the mails that it sends.
+    pub fn shows_outbox(&self) -> bool {
+        self.api.shows_outbox
     }
 
     pub fn path(&self) -> &str {

@@ -233,6 +233,7 @@ impl Node {
             portal_url: url.as_str().into(),
             open_id: issuer.map(|issuer| OpenId::new(open_id_settings(&issuer, &url), keyring.clone()).unwrap()),
             is_sandbox,
+            shows_outbox: is_sandbox,
             public_log: public_log.clone(),
             approval_limits,
             operator_token: Some(token.clone()),

@@ -1,4 +1,4 @@
-//! The mails that a sandbox has sent. Other nodes have no such page.
+//! The mails that a sandbox or the demo has sent. Other nodes have no such page.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -25,13 +25,13 @@ pub fn add(site: Site) -> Site {
 }
 
 async fn show(visit: Visit) -> PageResult {
-    if !visit.is_sandbox() {
+    if !visit.shows_outbox() {
         return Err(Stop::NotFound);
     }
     visit.user()?;
     let mails: List<Mail> = visit.list("/client/api/outbox", "mails").await?;
     let body = html! {
-        p { "What this sandbox has sent to the people of your account. Reload the page to see more." }
+        p { "What this service has sent to the people of your account. Reload the page to see more." }
         @if mails.items.is_empty() {
             (table::empty("No mail yet. Invite a person, and the mail appears here.", Some(("/portal/team", "Team"))))
         }

@@ -137,8 +137,8 @@ fn page(visit: &Visit, team: &Team, refusal: Option<&Refusal>) -> Response {
     let body = html! {
         (layout::problem(refusal))
         p { "The people who sign in to this account, each with a role." }
-        @if visit.is_sandbox() && is_owner {
-            p.actions { a.button.plain href="/portal/outbox" { "Mails that this sandbox has sent" } }
+        @if visit.shows_outbox() && is_owner {
+            p.actions { a.button.plain href="/portal/outbox" { "Mails that this service has sent" } }
         }
         (rows(&team.members.items, is_owner))
         (table::pager(&team.members, "/portal/team", &visit.query))
