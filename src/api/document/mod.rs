@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-pub use webhooks::describe_webhooks;
+pub use webhooks::{describe_webhooks, webhook_examples};
 
 /// Turns a generated document into the published one: OpenAPI 3.1, whose schemas are JSON Schema.
 ///

@@ -25,6 +25,11 @@ const HEADERS: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// Returns an example body of each event that a webhook can subscribe to.
+pub fn webhook_examples() -> [(&'static str, Value); 5] {
+    EVENTS.map(|(event, status, sub_status, delivered, _)| (event.as_str(), envelope(event, status, sub_status, delivered)))
+}
+
 /// Adds the webhooks, and the schemas of their bodies, to the client document.
 pub fn describe_webhooks(document: &mut Value) {
     for (name, schema) in schemas() {

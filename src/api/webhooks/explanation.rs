@@ -74,7 +74,7 @@ struct EventDelivery {
     attempt_count: i16,
     /// HTTP status that your endpoint returned to the latest attempt; null if it returned none.
     response_status: Option<i16>,
-    /// Whether an operator's replay made the delivery, instead of the event itself.
+    /// Whether a replay made the delivery, yours or an operator's, instead of the event itself.
     is_replay: bool,
     /// Time at which the delivery was created.
     created_at: Timestamp,

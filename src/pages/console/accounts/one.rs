@@ -78,6 +78,10 @@ fn overview(visit: &Visit, shown: &Shown, refusal: Option<&Refusal>) -> Response
             (orders::rows("Latest orders", &orders.items))
             p { a href={ "/console/orders?account_id=" (account.id) } { "All orders of this account" } }
         }
+        p.quiet {
+            "The service keeps no addresses of logins, so a block of an address belongs to no account. "
+            a href="/console/ip-blocks" { "Blocked addresses" }
+        }
         @if is_admin(visit) { (erasure(account.id)) }
     };
     page(visit, account, &account.name, &body)

@@ -152,7 +152,13 @@ fn rows(levels: &[Level]) -> Markup {
             level.badge(),
         ]
     };
-    table::table("Stock by face value", &columns, &levels.iter().map(row).collect::<Vec<_>>())
+    html! {
+        (table::table("Stock by face value", &columns, &levels.iter().map(row).collect::<Vec<_>>()))
+        p.quiet {
+            "A voucher expires by itself: after the day in its expires_on, and shortly before, no order gets it. Nobody has to do anything. "
+            "To withdraw vouchers earlier, void them."
+        }
+    }
 }
 
 /// Renders the field for a face value: a choice if the product has fixed ones.

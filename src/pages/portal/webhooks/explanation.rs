@@ -110,7 +110,7 @@ fn sent(delivery: &EventDelivery) -> Markup {
     html! {
         a href={ "/portal/webhooks/deliveries/" (delivery.delivery_id) } { "Delivery " (delivery.delivery_id) }
         " " (badge(&delivery.outcome)) " " (time(delivery.created_at))
-        @if delivery.is_replay { ", a replay by an operator" }
+        @if delivery.is_replay { ", a replay" }
         ", " (delivery.attempt_count) @if delivery.attempt_count == 1 { " attempt" } @else { " attempts" }
         @if let Some(status) = delivery.response_status { ", your endpoint answered " (status) }
     }
@@ -132,6 +132,6 @@ mod tests {
         assert_eq!(step.tone, Tone::Bad);
         let detail = step.detail.0;
         assert!(detail.contains("&lt;b&gt;It failed.") && detail.contains("/portal/webhooks/deliveries/11"), "{detail}");
-        assert!(detail.contains("a replay by an operator, 1 attempt, your endpoint answered 500"), "{detail}");
+        assert!(detail.contains("a replay, 1 attempt, your endpoint answered 500"), "{detail}");
     }
 }

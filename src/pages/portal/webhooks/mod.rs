@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 
 use super::api_keys::ApiKey;
 use super::webhook::{ALL, EVENTS, Webhook, may};
+use crate::api::document::webhook_examples;
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{once, time};
 use crate::pages::parts::{layout, table};
+use crate::pages::shared::delivery::excerpt;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
@@ -149,6 +151,17 @@ fn inputs(fields: &Filled<'_>) -> Markup {
                 }
             }
             @if let Some(problems) = problems { p.problem { @for problem in problems { "Events " (problem) ". " } } }
+        }
+        (examples())
+    }
+}
+
+/// An example of the body that each event is sent with, as in the API's document.
+fn examples() -> Markup {
+    html! {
+        details {
+            summary { "What each event looks like" }
+            @for (event, body) in webhook_examples() { h3 { code { (event) } } (excerpt(&format!("{body:#}"))) }
         }
     }
 }
