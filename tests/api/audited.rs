@@ -141,6 +141,7 @@ fn table(things: &Things) -> Vec<Change> {
             Json(json!({"reason": "no fee"})),
             &["MatchDecisionRevoked"],
         ),
+        change("POST /admin/v1/audit-runs", &[], None, &["VerificationStarted"]),
         change("DELETE /admin/v1/ip-blocks/{ip}", &[&json!("192.0.2.1")], None, &["IpBlockLifted"]),
         change(
             "PUT /admin/v1/credentials/{id}",

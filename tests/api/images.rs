@@ -101,6 +101,62 @@ async fn the_log_holds_an_images_hash_and_not_its_bytes() {
     assert_eq!(kept, [JPEG]);
 }
 
+/// A PNG of random pixels, which no encoder makes small.
+fn noise(width: u32, height: u32) -> Vec<u8> {
+    let mut state = 7_u32;
+    let image = image::RgbImage::from_fn(width, height, |_, _| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let [red, green, blue, _] = state.to_be_bytes();
+        image::Rgb([red, green, blue])
+    });
+    let mut bytes = std::io::Cursor::new(vec![]);
+    image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+#[tokio::test]
+async fn a_small_copy_of_an_image_is_made_once_and_goes_with_the_image() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let id = json!(setup.product_id);
+    let original = noise(700, 500);
+    let set = put(&node, &id, "image/png", original.clone()).await.data(200);
+    let url = path(&set["image_url"]);
+    let mut etags = vec![];
+    for (size, most, width) in [("original", original.len(), 700), ("preview", 128 << 10, 640), ("thumbnail", 12 << 10, 224)] {
+        let answer = node.by(&setup.client, "GET", &format!("{url}?size={size}")).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 200);
+        let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
+        let bytes = answer.bytes().await.unwrap();
+        assert!(bytes.len() <= most, "{size}: {}", bytes.len());
+        assert_eq!(image::load_from_memory(&bytes).unwrap().width(), width, "{size}");
+        let known = node.by(&setup.client, "GET", &format!("{url}?size={size}")).header("If-None-Match", &etag);
+        assert_eq!(known.send().await.unwrap().status().as_u16(), 304);
+        etags.push(etag);
+    }
+    assert!(etags[0] != etags[1] && etags[1] != etags[2], "{etags:?}");
+    let copies = async || -> Vec<String> {
+        let sizes = "SELECT size FROM product_thumbnails ORDER BY size";
+        sqlx::query_scalar(sizes).fetch_all(node.ledger.pool()).await.unwrap()
+    };
+    let of_operator = node.by_operator("GET", &format!("/products/{id}/image?size=thumbnail"));
+    assert_eq!(of_operator.send().await.unwrap().headers()["content-type"], "image/jpeg");
+    assert_eq!(copies().await, ["preview", "thumbnail"]);
+
+    // What cannot be decoded has no copy, unless it is small anyway.
+    let mut broken = PNG.to_vec();
+    broken.resize(100_000, 0);
+    let set = put(&node, &id, "image/png", broken).await.data(200);
+    assert_eq!(copies().await, Vec::<String>::new());
+    let url = path(&set["image_url"]);
+    for _ in 0..2 {
+        node.client(&setup.client, "GET", &format!("{url}?size=thumbnail"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
+    let set = put(&node, &id, "image/png", PNG).await.data(200);
+    let answer = node.by(&setup.client, "GET", &format!("{}?size=thumbnail", path(&set["image_url"]))).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.bytes().await.unwrap()), (200, PNG.into()));
+}
+
 #[tokio::test]
 async fn files_that_are_not_images_are_refused() {
     let node = Node::start().await;

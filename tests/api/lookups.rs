@@ -223,6 +223,28 @@ async fn a_search_finds_whatever_a_client_names() {
     );
     assert_eq!(of(&search(&node, &webhook.to_string()).await, "webhook")[0]["title"], "Shop");
 
+    // References that the client has chosen, or that the bank names.
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1, "client_reference": "cart 7/B"});
+    let referred = node.client(client, "POST", "/orders", order).await.data(201);
+    let found = search(&node, "cart 7/B").await;
+    assert_eq!((found.len(), &found[0]["kind"], &found[0]["id"]), (1, &json!("order"), &referred["id"]));
+    let fund = json!({"amount": "5.00", "reference": "SEPA 4711"});
+    let funded = node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(201);
+    let found = search(&node, "SEPA 4711").await;
+    assert_eq!((found.len(), &found[0]["kind"], &found[0]["id"]), (1, &json!("transaction"), &funded["id"]));
+    let movement = node.operator("GET", &format!("/transactions/{}", funded["id"]), Value::Null).await.data(200);
+    assert_eq!((&movement["amount"], &movement["account_id"]), (&json!("5.00"), &json!(client.account_id)));
+    assert_eq!((&movement["shard_id"], &movement["position"]), (&json!(1), &json!(node.head().await)));
+    node.operator("GET", "/transactions/999999", Value::Null).await.refused(404, "E_NOT_FOUND");
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(client, "POST", "/beneficiaries", ada).await.data(201);
+    let payout =
+        json!({"beneficiary_id": ada["id"], "wallet_id": setup.wallet_id, "amount": "1.00", "client_reference": "salary-3"});
+    let payout = node.client(client, "POST", "/payouts", payout).await.data(201);
+    let found = search(&node, "salary-3").await;
+    assert_eq!((found.len(), &found[0]["kind"], &found[0]["id"]), (1, &json!("payout"), &payout["id"]));
+
     let by_request = search(&node, "from.the-client_1").await;
     let stream = |result: &Value| result["stream"].as_str().unwrap().to_owned();
     assert_eq!(by_request.iter().map(stream).collect::<Vec<_>>(), [format!("order/{id}"), format!("wallet/{}", setup.wallet_id)]);
@@ -247,6 +269,8 @@ async fn feeds_and_searches_read_the_indexes_made_for_them() {
         ("events_announced", "/api/v1/events"),
         ("events_request", "/admin/v1/search?q=a-request"),
         ("accounts_name", "/admin/v1/search?q=Acme"),
+        ("orders_client_reference", "/admin/v1/search?q=a-reference"),
+        ("payouts_client_reference", "/admin/v1/search?q=a-reference"),
     ] {
         until(&format!("{index} is read"), async || {
             let request = node.request("GET", path);

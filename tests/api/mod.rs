@@ -23,6 +23,7 @@ mod lookups;
 mod low_balance;
 mod metadata;
 mod metrics;
+mod nodes;
 mod open_id;
 mod operations;
 mod operator;

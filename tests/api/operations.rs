@@ -24,7 +24,7 @@ async fn an_idle_node_is_ready_and_nothing_waits() {
     let state = operations(&node).await;
     assert_eq!((&state["node"]["is_ready"], &state["node"]["problem"]), (&json!(true), &Value::Null));
     assert_eq!(state["alerts"], json!([]));
-    for list in ["endpoints", "days", "replays", "unwiped_tables", "ip_blocks", "low_stock"] {
+    for list in ["endpoints", "failed_endpoints", "nodes", "days", "replays", "unwiped_tables", "ip_blocks", "low_stock"] {
         assert_eq!(state[list], json!([]), "{list}");
     }
     let loops: Vec<_> = state["node"]["loops"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -77,6 +77,10 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     let endpoint = &state["endpoints"][0];
     assert_eq!((&endpoint["webhook_id"], &endpoint["account_id"]), (&webhook, &json!(client.account_id)));
     assert_eq!((&endpoint["waiting"], &endpoint["attempts"]), (&json!(2), &json!(1)));
+    assert_eq!((&endpoint["response_status"], &endpoint["error"]), (&json!(500), &Value::Null));
+    assert!(endpoint["attempted_at"].is_string() && endpoint["response_time_ms"].is_i64(), "{endpoint}");
+    let running = node.operator("GET", "/replays", Value::Null).await.data(200);
+    assert_eq!(running["replays"], state["replays"]);
     let day = &state["days"][0];
     assert_eq!((&day["attempts"], &day["delivered"]), (&json!(2), &json!(0)));
     assert_eq!((&state["replays"][0]["webhook_id"], &state["replays"][0]["status"]), (&webhook, &json!("RUNNING")));
@@ -90,6 +94,11 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     sqlx::raw_sql(failed).execute(node.ledger.pool()).await.unwrap();
     let state = operations(&node).await;
     assert_eq!((&state["endpoints"], &state["shards"][0]["dead_deliveries"]), (&json!([]), &json!(2)));
+    let failed = &state["failed_endpoints"][0];
+    assert_eq!(
+        (&failed["webhook_id"], &failed["account_id"], &failed["failed"]),
+        (&webhook, &json!(client.account_id), &json!(2))
+    );
 }
 
 #[tokio::test]

@@ -391,6 +391,12 @@ async fn the_audit_says_who_did_what() {
     assert_eq!((&entry["actor_name"], &by_admin["next_before"]), (&json!(admin.email), &Value::Null));
     let revealed = page("type=VouchersRevealed").await;
     assert_eq!(told(&revealed), [("VouchersRevealed".to_owned(), format!("order/{order}"))]);
+    // Keys and tokens that were shown are reveals, too.
+    let reveals = told(&page("reveals=true").await);
+    for kind in ["VouchersRevealed", "CredentialIssued"] {
+        assert!(reveals.iter().any(|(name, _)| name == kind), "{kind}: {reveals:?}");
+    }
+    assert!(!reveals.iter().any(|(name, _)| name == "OrderPlaced"), "{reveals:?}");
     assert_eq!(
         (&revealed["entries"][0]["actor_type"], &revealed["entries"][0]["actor_name"]),
         (&json!("credential"), &json!("main"))

@@ -6,6 +6,7 @@ mod console_money;
 mod console_operations;
 mod console_support;
 mod crawl;
+mod nodes;
 mod portal;
 mod portal_account;
 mod portal_keys;

@@ -1,0 +1,124 @@
+//! Signs of life of the nodes, and runs of verify and rebuild, as operators see them.
+
+use rewards_ledger::audit::runs::{self, Kind, Outcome};
+use rewards_ledger::audit::{Rebuild, rebuild};
+use rewards_ledger::ledger::nodes;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::node::Node;
+use crate::support::wait::{until, until_true};
+
+async fn operations(node: &Node) -> Value {
+    node.operator("GET", "/operations", Value::Null).await.data(200)
+}
+
+#[tokio::test]
+async fn every_node_shows_its_signs_of_life_until_it_stops() {
+    let node = Node::start().await;
+    node.setup().await;
+    let stop = CancellationToken::new();
+    let me = nodes::Me::starting(vec!["api".to_owned(), "delivery".to_owned()]);
+    let beats = tokio::spawn(nodes::run(me, node.ledger.clone(), node.metrics.clone(), stop.clone()));
+    until_true("the node has beaten", node.ledger.pool(), "SELECT EXISTS (SELECT FROM nodes)").await;
+    let state = operations(&node).await;
+    let shown = &state["nodes"][0];
+    assert_eq!((&shown["condition"], &shown["roles"]), (&json!("running"), &json!(["api", "delivery"])));
+    assert_eq!((&shown["host"], &shown["version"]), (&json!(nodes::host()), &json!(env!("CARGO_PKG_VERSION"))));
+    assert_eq!((&shown["stopped_at"], &shown["stalled_loops"]), (&Value::Null, &json!([])));
+    let sum = |name: &str| state["minutes"].as_array().unwrap().iter().map(|minute| minute[name].as_i64().unwrap()).sum::<i64>();
+    assert_eq!(sum("events"), node.head().await, "the minutes of all nodes have those of this one");
+
+    stop.cancel();
+    beats.await.unwrap();
+    let state = operations(&node).await;
+    assert_eq!((&state["nodes"][0]["condition"], &state["alerts"]), (&json!("stopped"), &json!([])));
+    assert!(state["nodes"][0]["stopped_at"].is_string());
+}
+
+#[tokio::test]
+async fn a_node_that_ends_without_a_word_is_lost_and_forgotten_after_an_hour() {
+    let node = Node::start().await;
+    let lost = "INSERT INTO nodes (id, host, version, roles, stalled_loops, checked, started_at, beat_at)
+                VALUES (gen_random_uuid(), 'elsewhere', '1', '{api}', '{}', '{1}', now() - interval '2 h', now() - interval '1 min')";
+    sqlx::raw_sql(lost).execute(node.ledger.pool()).await.unwrap();
+    let state = operations(&node).await;
+    assert_eq!(state["nodes"][0]["condition"], "lost");
+    assert_eq!((&state["alerts"][0]["name"], &state["alerts"][0]["severity"]), (&json!("LedgerDown"), &json!("page")));
+    assert!(state["alerts"][0]["summary"].as_str().unwrap().contains("elsewhere"));
+
+    assert_eq!(nodes::purge(node.ledger.pool()).await.unwrap().0, 0);
+    sqlx::raw_sql("UPDATE nodes SET beat_at = now() - interval '61 min'").execute(node.ledger.pool()).await.unwrap();
+    assert_eq!(nodes::purge(node.ledger.pool()).await.unwrap().0, 1);
+    assert_eq!(operations(&node).await["nodes"], json!([]));
+}
+
+/// Starts a verification, and waits until it has ended.
+async fn verified(node: &Node) -> Value {
+    let run = node.operator("POST", "/audit-runs", Value::Null).await.data(201);
+    assert_eq!((&run["kind"], &run["status"], &run["actor_type"]), (&json!("verify"), &json!("running"), &json!("operator")));
+    let path = format!("/audit-runs/{}", run["id"]);
+    let mut ended = run;
+    until("the verification has ended", async || {
+        ended = node.operator("GET", &path, Value::Null).await.data(200);
+        ended["status"] != "running"
+    })
+    .await;
+    ended
+}
+
+#[tokio::test]
+async fn a_verification_that_an_operator_starts_reports_its_result() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    node.project().await;
+    let clean = verified(&node).await;
+    assert_eq!((&clean["status"], &clean["found"], &clean["differences"]), (&json!("clean"), &json!(0), &json!([])));
+    assert!(clean["summary"].as_str().unwrap().contains("everything matches the log"), "{clean}");
+    assert!(clean["ended_at"].is_string());
+
+    let falsify = format!("UPDATE wallets SET balance = balance + 1 WHERE id = {}", setup.wallet_id);
+    sqlx::raw_sql(sqlx::AssertSqlSafe(falsify)).execute(&mut node.admin().await).await.unwrap();
+    let wrong = verified(&node).await;
+    assert_eq!(wrong["status"], "differences");
+    assert!(wrong["found"].as_i64().unwrap() >= 1);
+    assert!(wrong["differences"][0].as_str().unwrap().contains("wallets"), "{wrong}");
+
+    let runs = node.operator("GET", "/audit-runs", Value::Null).await.data(200);
+    let ids: Vec<_> = runs["audit_runs"].as_array().unwrap().iter().map(|run| run["id"].clone()).collect();
+    assert_eq!(ids, [wrong["id"].clone(), clean["id"].clone()], "the newest first");
+    node.operator("GET", "/audit-runs/999", Value::Null).await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn one_run_is_in_progress_at_a_time_and_a_dead_one_counts_as_interrupted() {
+    let node = Node::start().await;
+    let pool = node.ledger.pool();
+    let of_command = runs::begin(pool, Kind::Rebuild("orders")).await.unwrap();
+    node.operator("POST", "/audit-runs", Value::Null).await.refused(409, "E_CONFLICT");
+    sqlx::raw_sql("UPDATE audit_runs SET beat_at = now() - interval '31 s'").execute(pool).await.unwrap();
+    let path = format!("/audit-runs/{of_command}");
+    let run = node.operator("GET", &path, Value::Null).await.data(200);
+    assert_eq!((&run["status"], &run["projection"], &run["ended_at"]), (&json!("interrupted"), &json!("orders"), &Value::Null));
+    assert_eq!((&run["actor_type"], &run["actor_name"]), (&Value::Null, &Value::Null));
+    assert_eq!(verified(&node).await["status"], "clean");
+
+    // A command whose signs of life were only late can still report its result.
+    let rebuilt = rebuild(&node.options, Rebuild::parse("orders").unwrap(), |_| {}).await;
+    runs::end(pool, of_command, &Outcome::of_rebuild(&rebuilt)).await.unwrap();
+    let run = node.operator("GET", &path, Value::Null).await.data(200);
+    assert_eq!((&run["status"], &run["summary"]), (&json!("clean"), &json!("orders: rebuilt; no row differed")));
+}
+
+#[tokio::test]
+async fn a_node_that_stops_ends_its_verification() {
+    let node = Node::start().await;
+    node.setup().await;
+    // The lock of a rebuild makes the verification wait.
+    let mut rebuild = node.admin().await;
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(0x6c65_6467_6175_6469_i64).execute(&mut rebuild).await.unwrap();
+    let run = node.operator("POST", "/audit-runs", Value::Null).await.data(201);
+    node.stopping.cancel();
+    let path = format!("/audit-runs/{}", run["id"]);
+    until("the run has ended", async || node.operator("GET", &path, Value::Null).await.data(200)["status"] == "stopped").await;
+}
