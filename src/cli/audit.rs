@@ -26,7 +26,11 @@ impl Record {
     async fn begin(options: &PgConnectOptions, kind: Kind<'_>) -> Record {
         let pool = connect::maintenance(options);
         let id = runs::begin(&pool, kind).await;
-        let id = id.inspect_err(|error| tracing::warn!(%error, "failed to record the run, so the console does not show it"));
+        let id = id.inspect_err(|error| match error {
+            sqlx::Error::Database(_) => tracing::warn!(%error, "failed to record the run, so the console does not show it"),
+            // The command itself fails, too, and says so.
+            _ => tracing::debug!(%error, "failed to record the run"),
+        });
         Record { pool, id: id.ok(), bar: Bar::new(), progress: watch::Sender::new(None) }
     }
 

@@ -50,6 +50,23 @@ async fn a_difference_is_reported_and_repaired() {
     shop.tamper("INSERT INTO log_head SELECT * FROM kept; DROP TABLE kept").await;
     assert!(run(&mut command(&["verify"])).await.status.success());
 
+    // The console shows every run.
+    let mut connection = shop.options.connect().await.unwrap();
+    let runs = "SELECT concat_ws(' ', kind, projection, outcome) FROM audit_runs ORDER BY id";
+    let runs: Vec<String> = sqlx::query_scalar(runs).fetch_all(&mut connection).await.unwrap();
+    let expected = [
+        "verify clean",
+        "verify differences",
+        "verify differences",
+        "rebuild all differences",
+        "rebuild orders clean",
+        "verify clean",
+        "verify differences",
+        "rebuild all failed",
+        "verify clean",
+    ];
+    assert_eq!(runs, expected);
+
     // A command that cannot read the database must not report a clean result.
     for arguments in [&["verify"][..], &["rebuild", "orders"]] {
         let away = run(command(arguments).env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/none")).await;

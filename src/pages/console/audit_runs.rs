@@ -81,6 +81,7 @@ async fn show(visit: &Visit, refusal: Option<&Refusal>) -> PageResult {
             @if runs.items.iter().any(Run::is_running) { p.quiet { "A run is in progress. The next one can start when it has ended." } }
             @else { form.card method="post" action="/console/audit-runs" { button { "Start a verification" } } }
         } @else { (needs_admin("start a verification")) }
+        @if runs.items.iter().any(Run::is_running) { p.actions { (reload(visit.path())) } }
         @for run in runs.items.iter().filter(|run| run.is_running()) { div.card { h2 { (link(run)) } (progress(run)) } }
         h2 { "Runs of the last 90 days" }
         @if runs.items.is_empty() { (table::empty("Nothing was verified yet.", None)) }
@@ -133,9 +134,18 @@ async fn one(visit: Visit) -> PageResult {
             }
             ul { @for difference in &run.differences { li { code { (difference) } } } }
         }
-        p.actions { a href="/console/audit-runs" { "All runs" } a href="/console/log" { "Transparency log" } }
+        p.actions {
+            @if run.is_running() { (reload(visit.path())) }
+            a href="/console/audit-runs" { "All runs" }
+            a href="/console/log" { "Transparency log" }
+        }
     };
     Ok(layout::page(&visit, &format!("{} {}", run.name(), run.id), &body))
+}
+
+/// Renders a link for browsers without scripts.
+fn reload(path: &str) -> Markup {
+    html! { a.button.plain href=(path) data-reload { "Reload" } }
 }
 
 /// Renders the progress of a run, or its result.
