@@ -56,7 +56,7 @@ struct SentRow {
     mail: Leased,
 }
 
-/// A mail that a sandbox has sent.
+/// A mail that a sandbox or the demo has sent.
 #[derive(Clone, Debug)]
 pub struct SentMail {
     pub sent_at: DateTime<Utc>,

@@ -198,7 +198,7 @@ async fn an_owner_ends_sessions_changes_the_password_and_manages_the_team() {
         browser.sees("The invitation is sent.").await;
         let mailer = Mailer { keeps_sent: true, ..server.mailer(&node) };
         while mailer.send_due(&Heartbeat::default()).await.unwrap() > 0 {}
-        browser.press("Mails that this sandbox has sent").await;
+        browser.press("Mails that this service has sent").await;
         browser.sees("Invitation to").await;
         browser.sees("grace@example.com").await;
         check(&browser, "the outbox").await;

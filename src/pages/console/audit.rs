@@ -136,7 +136,8 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
         p {
             "Everything that clients, operators and background processes did, the newest first. "
             a href="/console/audit?reveals=true" { "Reveals of secrets" }
-            " are among it: voucher codes, and keys, tokens and signing secrets that were created or rotated."
+            " are among it: keys, tokens and signing secrets that were created or rotated, and "
+            a href="/console/audit?type=VouchersRevealed" { "Readings of voucher codes" } "."
         }
         p.quiet {
             "An actor is such as operator/3, or a kind such as operator. A subject is such as order/42. Commas separate several events, \
