@@ -124,7 +124,8 @@ def node(command, environment=None):
             fields = None
         if fields is None:
             raise Failed("the node did not get ready: " + "".join(said)[-2000:].strip())
-        yield fields["address"], fields.get("operator_address", fields["address"])
+        address = fields.get("address")
+        yield address, fields.get("operator_address") or address
 
 
 def sandbox(program, data_dir, *arguments):
@@ -152,36 +153,9 @@ def request(connection, method, path, body=None, headers=None):
     return Answer(connection.getresponse())
 
 
-def operator(address, method, path, body=None):
+def operator(address, method, path, body=None, token=OPERATOR_TOKEN):
     """Sends a request to the operator API and returns the data of the answer."""
     with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
-        answer = request(connection, method, f"/admin/v1{path}", body, {"Authorization": f"Bearer {OPERATOR_TOKEN}"})
+        answer = request(connection, method, f"/admin/v1{path}", body, {"Authorization": f"Bearer {token}"})
     expect(answer.status < 300, f"{method} {path} returned {answer.status}: {answer.body.decode()}")
     return answer.json().get("data")
-
-
-@contextlib.contextmanager
-def postgres(where, *options):
-    """Starts a Postgres server without a port in a directory, with a superuser `postgres`. Yields its socket's directory."""
-    programs = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = programs[-1] if programs else need("initdb")
-    server = pathlib.Path(initdb).with_name("postgres")
-    # The server refuses to run as root.
-    user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
-    data, sockets = where / "database", where / "socket"
-    for path in (data, sockets):
-        path.mkdir()
-        if user:
-            shutil.chown(path, "nobody", "nogroup")
-    run(*user, initdb, "--username=postgres", *options, data)
-    settings = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={sockets}", "-c", "fsync=off"]
-    with open(where / "postgres.log", "w", encoding="utf-8") as log:
-        process = subprocess.Popen([*user, str(server), "-D", str(data), *settings], stdout=log, stderr=log)
-    with stopped_at_the_end(process):
-        process.send_signal(0)
-        wait_for(lambda: (sockets / ".s.PGSQL.5432").exists(), "Postgres")
-        try:
-            yield sockets
-        finally:
-            # Ends at once, with clients still connected.
-            process.send_signal(signal.SIGINT)
