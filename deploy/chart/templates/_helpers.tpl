@@ -42,9 +42,8 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- /* Placement and identity, shared by the nodes and the migration. */}}
+{{- /* Placement and security, shared by the nodes and the migration. */}}
 {{- define "ledger.podDefaults" -}}
-serviceAccountName: {{ include "ledger.name" . }}
 # The program does not talk to Kubernetes.
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -60,19 +59,6 @@ tolerations: {{- toYaml . | nindent 2 }}
 securityContext: {{- include "ledger.podSecurity" . | nindent 2 }}
 {{- end }}
 
-{{- define "ledger.databaseVolume" -}}
-{{- with .Values.database.caConfigMap }}
-- name: database-ca
-  configMap: {name: {{ . }}}
-{{- end }}
-{{- end }}
-
-{{- define "ledger.databaseMount" -}}
-{{- if .Values.database.caConfigMap }}
-- {name: database-ca, mountPath: /etc/rewards-ledger/database, readOnly: true}
-{{- end }}
-{{- end }}
-
 {{- /* Pods of one kind of node. Takes a dict: root, component, roles, resources, data (a volume, or none for a claim). */}}
 {{- define "ledger.pods" -}}
 {{- $ := .root -}}
@@ -80,6 +66,7 @@ metadata:
   labels:
     {{- include "ledger.labels" $ | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
+    rewards-ledger/is-node: "true"
   annotations:
     # Restarts the pods when the chart's own secrets change.
     checksum/secrets: {{ include (print $.Template.BasePath "/secrets.yaml") $ | sha256sum }}
@@ -87,6 +74,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
+  serviceAccountName: {{ include "ledger.name" $ }}
   {{- include "ledger.podDefaults" $ | nindent 2 }}
   terminationGracePeriodSeconds: {{ $.Values.terminationGracePeriodSeconds }}
   topologySpreadConstraints:
@@ -141,12 +129,17 @@ spec:
       volumeMounts:
         - {name: keys, mountPath: /etc/rewards-ledger/keys, readOnly: true}
         - {name: data, mountPath: /var/lib/rewards-ledger}
-        {{- include "ledger.databaseMount" $ | nindent 8 }}
+        {{- if $.Values.database.caConfigMap }}
+        - {name: database-ca, mountPath: /etc/rewards-ledger/database, readOnly: true}
+        {{- end }}
   volumes:
     - name: keys
       secret: {secretName: {{ include "ledger.keysSecret" $ }}, defaultMode: 0440}
     {{- with .data }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-    {{- include "ledger.databaseVolume" $ | nindent 4 }}
+    {{- with $.Values.database.caConfigMap }}
+    - name: database-ca
+      configMap: {name: {{ . }}}
+    {{- end }}
 {{- end }}
