@@ -62,7 +62,7 @@ def rules():
 
 def case(series, firing):
     firing = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in firing]
-    query = {"expr": 'count by (alertname) (ALERTS{alertstate="firing"}) > 0 < bool 1000', "eval_time": "110m", "exp_samples": firing}
+    query = {"expr": 'group by (alertname) (ALERTS{alertstate="firing"})', "eval_time": "110m", "exp_samples": firing}
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items() if values],
