@@ -7,7 +7,7 @@ import traceback
 
 from support import Failed, Skipped
 
-MODULES = ("alerts", "image", "compose", "chart", "unit", "package", "proxies")
+MODULES = ("alerts", "image", "chart", "unit", "package", "proxies")
 
 
 class Report:
