@@ -10,7 +10,7 @@ import pathlib
 import re
 
 import compose
-from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, node, run
+from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, need_root, node, run
 
 BASE = "gcr.io/distroless/cc-debian12:nonroot"
 # The packages of that image.
@@ -165,6 +165,8 @@ class Container:
 
 def checks(program, report):
     report("hadolint finds nothing in the Dockerfile", linted)
+    compose.checks(report)
+    need_root()
     with directory() as where:
         buildah = Buildah(where)
         packages = pathlib.Path(os.environ["TOOLS"]) / "base-image"
@@ -173,6 +175,6 @@ def checks(program, report):
             build(buildah, program, packages, where)
             report("the image runs as a user that is not root, and checks its health", configured, buildah)
             report("the image is smaller than 100 MB", size, buildah, program)
-            compose.checks(buildah, report, where)
+            report("the services of compose.yaml deliver an order, on a read-only tree", compose.play, buildah, where)
         finally:
             buildah("umount", "--all")

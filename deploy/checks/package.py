@@ -49,7 +49,7 @@ def version():
 
 def build(program, where):
     """Builds the package around an already compiled program."""
-    cargo_deb = need("cargo-deb")
+    cargo_deb, _ = need("cargo-deb", "cargo")
     target = where / "target"
     (target / "release").mkdir(parents=True)
     (target / "release/rewards-ledger").symlink_to(program)
