@@ -76,7 +76,8 @@ def fire():
     cases = [case(HEALTHY, [])] + [case({**HEALTHY, **bad}, [name]) for name, bad in BAD.items()]
     with directory() as where:
         shutil.copy(DEPLOY / "alerts.yml", where)
-        (where / "cases.yml").write_text(yaml.safe_dump({"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": cases}))
+        described = {"rule_files": ["alerts.yml"], "evaluation_interval": "1m", "tests": cases}
+        (where / "cases.yml").write_text(yaml.safe_dump(described))
         run(need("promtool"), "test", "rules", where / "cases.yml")
 
 

@@ -48,14 +48,16 @@ def schemas(values):
 def pods(manifests):
     """Returns the name, the template and the claims of everything that has pods."""
     for manifest in manifests:
-        if "template" in manifest.get("spec", {}):
-            claims = [claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", [])]
-            yield manifest["metadata"]["name"], manifest["spec"]["template"], claims
+        spec = manifest.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            claims = [claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])]
+            yield manifest["metadata"]["name"], spec["template"], claims
 
 
 def confined(values):
     found = list(pods(rendered(values)))
-    expect(len(found) == 3, f"there are pods of {[name for name, _, _ in found]}")
+    expect(len(found) == 4, f"there are pods of {[name for name, _, _ in found]}")
     for name, template, claims in found:
         spec = template["spec"]
         security = spec["securityContext"]
@@ -89,14 +91,18 @@ def selectors(values):
         selector = {"Service": spec.get("selector"), "PodDisruptionBudget": spec.get("selector", {}).get("matchLabels")}
         selector["NetworkPolicy"] = spec.get("podSelector", {}).get("matchLabels")
         if selector.get(manifest["kind"]):
-            chosen[name] = sorted(each for each, template in templates.items() if matches(selector[manifest["kind"]], template))
+            found = (each for each, template in templates.items() if matches(selector[manifest["kind"]], template))
+            chosen[name] = sorted(found)
         if manifest["kind"] == "HorizontalPodAutoscaler":
-            target = spec["scaleTargetRef"]
-            expect(any(each["kind"] == target["kind"] and each["metadata"]["name"] == target["name"] for each in manifests), f"{name} scales nothing")
+            target = spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]
+            expect(target in [(each["kind"], each["metadata"]["name"]) for each in manifests], f"{name} scales nothing")
     expected = {
-        "Service rewards-ledger": ["api"], "Service rewards-ledger-operators": ["api"], "Service rewards-ledger-nodes": ["api", "worker"],
-        "PodDisruptionBudget rewards-ledger-api": ["api"], "PodDisruptionBudget rewards-ledger-worker": ["worker"],
-        "NetworkPolicy rewards-ledger": ["api", "migration", "worker"],
+        "Service rewards-ledger": ["api"],
+        "Service rewards-ledger-operators": ["api"],
+        "Service rewards-ledger-nodes": ["api", "worker"],
+        "PodDisruptionBudget rewards-ledger-api": ["api"],
+        "PodDisruptionBudget rewards-ledger-worker": ["worker"],
+        "NetworkPolicy rewards-ledger": ["api", "migration", "verification", "worker"],
     }
     expect(chosen == expected, f"{chosen} instead of {expected}")
 
@@ -109,7 +115,8 @@ def complete():
     expect(wanted <= kinds, f"there is no {', '.join(sorted(wanted - kinds))}")
     rules = next(manifest["spec"] for manifest in manifests if manifest["kind"] == "PrometheusRule")
     expect(rules == yaml.safe_load((DEPLOY / "alerts.yml").read_text()), "the rules differ from alerts.yml")
-    hooks = {m["kind"]: int(m["metadata"]["annotations"]["helm.sh/hook-weight"]) for m in manifests if m["kind"] in ("Job", "Secret")}
+    hooked = [manifest for manifest in manifests if manifest["kind"] in ("Job", "Secret")]
+    hooks = {manifest["kind"]: int(manifest["metadata"]["annotations"]["helm.sh/hook-weight"]) for manifest in hooked}
     expect(hooks["Secret"] < hooks["Job"], "the migration runs before its secrets exist")
 
 

@@ -81,7 +81,8 @@ def database(service, volumes):
     with open(volumes["database"].parent / "postgres.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([str(part) for part in server], stdout=log, stderr=log)
     with stopped_at_the_end(process):
-        client = {**os.environ, "PGHOST": str(sockets), "PGPASSWORD": password.read_text(), "PASSWORDS": str(volumes["passwords"])}
+        login = {"PGHOST": str(sockets), "PGPASSWORD": password.read_text()}
+        client = {**os.environ, **login, "PASSWORDS": str(volumes["passwords"])}
         ask = functools.partial(run, "psql", "--no-psqlrc", "--username=postgres", "--set=ON_ERROR_STOP=1", env=client)
         wait_for(lambda: ask("--command=").returncode == 0, "Postgres", 60)
         scripts = [volume.split(":")[:2] for volume in service["volumes"] if "/docker-entrypoint-initdb.d/" in volume]
@@ -146,6 +147,7 @@ def play(buildah, where):
         with api.start("serve") as (address, operators), worker.start("serve"):
             expect(api.is_healthy() and worker.is_healthy(), "the health check fails on a node that serves")
             delivered_order(address, operators, (volumes["keys"] / "operator.token").read_text())
+            api.run("verify")
         expect(not api.is_healthy(), "the health check passes on a node that has stopped")
 
 

@@ -85,7 +85,7 @@ def base(packages, where):
     authorities.parent.mkdir(parents=True, exist_ok=True)
     found = sorted((where / "usr/share/ca-certificates").rglob("*.crt"))
     authorities.write_text("".join(path.read_text() for path in found))
-    (where / "etc/passwd").write_text("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n")
+    (where / "etc/passwd").write_text("nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n")
 
 
 def build(buildah, program, packages, where):

@@ -14,7 +14,9 @@ fact() { echo "$1=$2" >> /facts; }
 trap 'systemctl exit 1' ERR
 set -eE
 admin() { LEDGER_OPERATOR_TOKEN_FILE=/etc/rewards-ledger/operator.token LEDGER_URL=http://127.0.0.1:8081 rewards-ledger "$@"; }
-ready() { curl --silent --fail --retry 300 --retry-delay 1 --retry-connrefused --retry-all-errors "http://127.0.0.1:$1/readyz" > /dev/null; }
+ready() {
+    curl --silent --fail --output /dev/null --retry 300 --retry-delay 1 --retry-all-errors "http://127.0.0.1:$1/readyz"
+}
 property() { systemctl show --property="$1" --value rewards-ledger.service; }
 
 fact verified "$(systemd-analyze verify /lib/systemd/system/rewards-ledger.service 2>&1 | grep rewards-ledger || true)"
@@ -69,8 +71,8 @@ def contents(package):
     expect(newest == fields["Version"], f"deploy/debian/changelog is about {newest}, not {fields['Version']}")
     expect("libc6" in fields["Depends"], f"the package depends on {fields['Depends']}")
     listed = run(dpkg, "--contents", package).stdout
-    for path in ("./usr/bin/rewards-ledger", "./lib/systemd/system/rewards-ledger.service", "./usr/lib/sysusers.d/rewards-ledger.conf"):
-        expect(path in listed or path.replace("./lib", "./usr/lib") in listed, f"the package lacks {path}")
+    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf"):
+        expect(f"/{path}\n" in listed, f"the package lacks {path}")
 
 
 def linted(package):
@@ -131,7 +133,8 @@ def boot(root):
         (root / "etc/systemd/system" / name).write_text(unit)
     done = contained(root, "--boot", "systemd.unit=check.target", check=False)
     said = (root / "said").read_text() if (root / "said").exists() else done.stdout[-3000:]
-    facts = dict(line.split("=", 1) for line in (root / "facts").read_text().splitlines()) if (root / "facts").exists() else {}
+    found = (root / "facts").read_text() if (root / "facts").exists() else ""
+    facts = dict(line.split("=", 1) for line in found.splitlines())
     if done.returncode != 0:
         journal = run("journalctl", "--root", root, "--unit", "rewards-ledger", "--no-pager", "--lines", "40", check=False).stdout
         raise Failed(f"the script on the booted system failed: {said} {facts} {journal}")

@@ -84,13 +84,14 @@ def proxies(where, node_port):
         for start in (nginx, haproxy):
             port = free_port()
             file = start(where, port, node_port)
-            pid = wait_for(lambda: file.read_text().split(), f"the process of {start.__name__}", 30)[0]
+            pid = wait_for(lambda file=file: file.read_text().split(), f"the process of {start.__name__}", 30)[0]
             started[start.__name__] = port, pid
         yield started
     finally:
         for _, pid in started.values():
             run("kill", "-TERM", pid)
-            wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the end of a proxy", 30)
+            process = pathlib.Path("/proc", pid)
+            wait_for(lambda process=process: not process.exists(), "the end of a proxy", 30)
 
 
 def set_up(address):
@@ -252,10 +253,8 @@ def connections(route, direct):
 
 def http_2(route, _direct):
     curl = need("curl")
-    said = run(
-        curl, "--silent", "--http2", "--cacert", route.authority, "--output", "/dev/null", "--write-out", "%{http_version} %{http_code}",
-        f"https://127.0.0.1:{route.port}/healthz",
-    )
+    quiet = ["--silent", "--output", "/dev/null", "--write-out", "%{http_version} %{http_code}"]
+    said = run(curl, "--http2", "--cacert", route.authority, *quiet, f"https://127.0.0.1:{route.port}/healthz")
     expect(said.stdout == "2 200", f"HTTP/2 returned {said.stdout!r}")
 
 
@@ -275,7 +274,7 @@ def certificates(route, _direct):
 def ready(routes):
     """Waits until each proxy has noticed that the node is ready."""
     for name, route in routes.items():
-        wait_for(lambda: route.send("GET", "/healthz").status == 200, f"{name} to find the node")
+        wait_for(lambda route=route: route.send("GET", "/healthz").status == 200, f"{name} to find the node")
 
 
 CHECKS = {

@@ -17,6 +17,8 @@ import time
 DEPLOY = pathlib.Path(__file__).resolve().parent.parent
 REPOSITORY = DEPLOY.parent
 START_SECONDS = 120
+# Longer than any command here takes on a busy machine.
+COMMAND_SECONDS = 900
 OPERATOR_TOKEN = "8f2c6d1be0a94c7f53d0e6b7a1c2948f"
 
 
@@ -49,7 +51,7 @@ def need_root():
 
 def run(*command, check=True, **options):
     """Runs a program to its end and returns the result, with its output as text."""
-    done = subprocess.run([str(part) for part in command], text=True, capture_output=True, **options)
+    done = subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=COMMAND_SECONDS, **options)
     if check and done.returncode != 0:
         said = (done.stdout + done.stderr).strip()[-2000:]
         raise Failed(f"{pathlib.Path(str(command[0])).name} exited with {done.returncode}: {said}")
