@@ -1,14 +1,21 @@
 """The Helm chart and the manifests rendered from it: linted by helm, held to the schemas of Kubernetes, and read as a cluster
 would read them. No cluster runs here."""
 
+import contextlib
+import functools
+import http.client
+import os
 import pathlib
 import re
+import shutil
 import tomllib
 
 import kubernetes_validate
 import yaml
 
-from support import DEPLOY, REPOSITORY, Failed, expect, need, run
+import compose
+import image
+from support import DEPLOY, REPOSITORY, Failed, expect, need, request, run
 
 CHART = DEPLOY / "chart"
 VALUES = {name: CHART / "ci" / f"{name}-values.yaml" for name in ("kubernetes", "everything")}
@@ -138,6 +145,65 @@ def settings(program):
     for path in files:
         unknown = set(re.findall(r"\b(?:LEDGER|DATABASE)_[A-Z_]+\b", path.read_text())) - known
         expect(not unknown, f"{path.relative_to(DEPLOY)} sets {', '.join(sorted(unknown))}")
+
+
+def container(buildah, where, template, secrets, sockets):
+    """A pod of the chart, with its settings and volumes as the kubelet makes them: root's, and open to the pod's group."""
+    spec, group = template["spec"], template["spec"]["securityContext"]["fsGroup"]
+    described = spec["containers"][0]
+    settings = {}
+    for variable in described["env"]:
+        reference = variable.get("valueFrom", {}).get("secretKeyRef")
+        settings[variable["name"]] = secrets[reference["key"]] if reference else variable["value"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    mounted = {"/var/run/postgresql": sockets}
+    for mount in described["volumeMounts"]:
+        folder = where / template["metadata"]["labels"]["app.kubernetes.io/component"] / mount["name"]
+        folder.mkdir(parents=True)
+        secret = volumes.get(mount["name"], {}).get("secret")
+        for key in image.KEYS if secret else ():
+            (folder / key).write_text(secrets[key])
+            (folder / key).chmod(secret["defaultMode"])
+            shutil.chown(folder / key, 0, group)
+        shutil.chown(folder, 0, group)
+        folder.chmod(0o2775)
+        mounted[mount["mountPath"]] = folder
+    return image.Container(buildah, where, mounted, compose.own_addresses(settings))
+
+
+def probe(template, operators):
+    """The probes of a pod of a node that serves all succeed."""
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        wanted = template["spec"]["containers"][0][name]["httpGet"]
+        expect(wanted["port"] == "operators", f"{name} asks {wanted['port']}")
+        with contextlib.closing(http.client.HTTPConnection(operators, timeout=60)) as connection:
+            answer = request(connection, "GET", wanted["path"])
+        expect(answer.status == 200, f"{name} returned {answer.status}: {answer.body.decode()}")
+
+
+def play(buildah, where):
+    """From empty volumes to a delivered and verified order, with the pods of deploy/kubernetes."""
+    here = where / "chart"
+    volumes = {name: here / name for name in ("keys", "migration", "passwords", "database", "socket")}
+    for path in volumes.values():
+        path.mkdir(parents=True)
+    compose.set_up(volumes, "0")
+    secrets = {key: (volumes["keys"] / key).read_text() for key in image.KEYS}
+    for key, file in (("service-url", "keys/service.toml"), ("owner-url", "migration/owner.toml")):
+        secrets[key] = tomllib.loads((here / file).read_text())["database_url"]
+    files = (DEPLOY / "kubernetes").glob("*.yaml")
+    manifests = [manifest for file in files for manifest in yaml.safe_load_all(file.read_text()) if manifest]
+    templates = {name.removeprefix("rewards-ledger-"): template for name, template, _ in pods(manifests)}
+    make = functools.partial(container, buildah, here, secrets=secrets, sockets=volumes["socket"])
+    arguments = {name: template["spec"]["containers"][0]["args"] for name, template in templates.items()}
+    with compose.database(compose.load()["services"]["postgres"], volumes):
+        make(templates["migration"]).run(*arguments["migration"])
+        api, worker = make(templates["api"]), make(templates["worker"])
+        with api.start(*arguments["api"]) as (address, operators), worker.start(*arguments["worker"]) as (_, workers):
+            probe(templates["api"], operators)
+            probe(templates["worker"], workers)
+            compose.delivered_order(address, operators, secrets["operator.token"])
+            make(templates["verification"]).run(*arguments["verification"])
 
 
 def current():

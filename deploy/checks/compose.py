@@ -95,14 +95,18 @@ def database(service, volumes):
             process.send_signal(signal.SIGINT)
 
 
+def own_addresses(settings):
+    """Returns the settings with free addresses, because all containers share one network here."""
+    listen, operators = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    settings = {**settings, "LEDGER_LISTEN": listen, "LEDGER_OPERATOR_LISTEN": operators}
+    return settings | ({"LEDGER_URL": f"http://{operators}"} if "LEDGER_URL" in settings else {})
+
+
 def container(buildah, where, name, service, volumes):
-    """A service of our image, with its settings and volumes. Addresses differ, because all share one network here."""
+    """A service of our image, with its settings and volumes."""
     here = where / name
     here.mkdir()
-    listen, operators = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    settings = {**service["environment"], "LEDGER_LISTEN": listen, "LEDGER_OPERATOR_LISTEN": operators}
-    if "LEDGER_URL" in settings:
-        settings["LEDGER_URL"] = f"http://{operators}"
+    settings = own_addresses(service["environment"])
     mounted = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
     return image.Container(buildah, here, {path: volumes[source] for path, source in mounted.items()}, settings)
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 
+import chart
 import compose
 from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, need_root, node, run
 
@@ -18,6 +19,8 @@ PACKAGES = (
     "base-files", "ca-certificates", "libc6", "libgcc-s1", "libgomp1", "libssl3", "libstdc++6", "media-types", "netbase", "tzdata"
 )
 MOST_BYTES = 100_000_000
+# The key files of a ledger.
+KEYS = ("master.key", "log.key", "operator.token")
 
 
 class Buildah:
@@ -176,5 +179,6 @@ def checks(program, report):
             report("the image runs as a user that is not root, and checks its health", configured, buildah)
             report("the image is smaller than 100 MB", size, buildah, program)
             report("the services of compose.yaml deliver an order, on a read-only tree", compose.play, buildah, where)
+            report("the pods of deploy/kubernetes deliver an order, with key files as the kubelet mounts them", chart.play, buildah, where)
         finally:
             buildah("umount", "--all")
