@@ -4,7 +4,6 @@ would read them. No cluster runs here."""
 import contextlib
 import functools
 import http.client
-import os
 import pathlib
 import re
 import shutil

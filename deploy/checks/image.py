@@ -179,6 +179,7 @@ def checks(program, report):
             report("the image runs as a user that is not root, and checks its health", configured, buildah)
             report("the image is smaller than 100 MB", size, buildah, program)
             report("the services of compose.yaml deliver an order, on a read-only tree", compose.play, buildah, where)
-            report("the pods of deploy/kubernetes deliver an order, with key files as the kubelet mounts them", chart.play, buildah, where)
+            sentence = "the pods of deploy/kubernetes deliver an order, with key files as the kubelet mounts them"
+            report(sentence, chart.play, buildah, where)
         finally:
             buildah("umount", "--all")

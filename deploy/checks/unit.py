@@ -1,4 +1,4 @@
-"""rewards-ledger.service: how exposed systemd finds it. The check `package` runs it."""
+"""rewards-ledger.service: how exposed systemd finds it, and the shell scripts. The check `package` runs the unit."""
 
 import re
 
@@ -15,5 +15,13 @@ def exposure():
     expect(float(found[1]) < MOST_EXPOSED, f"the exposure is {found[1]}, not below {MOST_EXPOSED}")
 
 
+def scripts():
+    shells = (b"#!/bin/sh", b"#!/usr/bin/env bash")
+    found = [path for path in DEPLOY.rglob("*") if path.is_file() and path.read_bytes().startswith(shells)]
+    expect(len(found) > 5, f"there are only the scripts {found}")
+    run(need("shellcheck"), *found)
+
+
 def checks(_program, report):
+    report("shellcheck finds nothing in the scripts", scripts)
     report(f"the systemd unit has an exposure below {MOST_EXPOSED}", exposure)
