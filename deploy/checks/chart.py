@@ -14,7 +14,7 @@ import yaml
 
 import compose
 import image
-from support import DEPLOY, REPOSITORY, Failed, expect, need, request, run
+from support import DEPLOY, REPOSITORY, Failed, delivered_order, expect, need, request, run
 
 CHART = DEPLOY / "chart"
 VALUES = {name: CHART / "ci" / f"{name}-values.yaml" for name in ("kubernetes", "everything")}
@@ -201,7 +201,7 @@ def play(buildah, where):
         with api.start(*arguments["api"]) as (address, operators), worker.start(*arguments["worker"]) as (_, workers):
             probe(templates["api"], operators)
             probe(templates["worker"], workers)
-            compose.delivered_order(address, operators, secrets["operator.token"])
+            delivered_order(address, operators, secrets["operator.token"])
             make(templates["verification"]).run(*arguments["verification"])
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import http.client
 import os
 import pathlib
 import pwd
@@ -13,7 +12,7 @@ import compose_spec
 import yaml
 
 import image
-from support import DEPLOY, Failed, Skipped, expect, free_port, operator, request, run, stopped_at_the_end, wait_for
+from support import DEPLOY, Failed, Skipped, delivered_order, expect, free_port, run, stopped_at_the_end, wait_for
 
 # Runs Postgres, which refuses to run as root.
 NOBODY = pwd.getpwnam("nobody")
@@ -109,30 +108,6 @@ def container(buildah, where, name, service, volumes):
     settings = own_addresses(service["environment"])
     mounted = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
     return image.Container(buildah, here, {path: volumes[source] for path, source in mounted.items()}, settings)
-
-
-def delivered_order(address, operators, token):
-    """Opens an account with money, a product with stock, and a key, and places an order that the worker delivers."""
-    post = functools.partial(operator, operators, "POST", token=token)
-    account = post("/accounts", {"name": "Acme"})["id"]
-    wallet = post(f"/accounts/{account}/wallets", {"currency": "EUR"})["id"]
-    post(f"/wallets/{wallet}/fund", {"amount": "100.00", "reference": "opening"})
-    product = {"name": "Card", "brand": "Acme", "country": "DE", "currency": "EUR", "max_quantity": 5}
-    product = post("/products", {**product, "denomination_type": "FIXED", "denominations": ["25.00"]})["id"]
-    stock = {"denomination": "25.00", "vouchers": [{"card_number": "card-1", "pin": "1234"}]}
-    post(f"/products/{product}/vouchers", stock)
-    issued = post(f"/accounts/{account}/credentials", {"name": "main"})
-    key = {"X-API-Key": issued["api_key"], "X-API-Secret": issued["api_secret"]}
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
-        body = {"product_id": product, "denomination": 25, "quantity": 1}
-        placed = request(connection, "POST", "/api/v1/orders", body, key)
-        expect(placed.status < 300, f"an order returned {placed.status}: {placed.body.decode()}")
-        order = placed.json()["data"]["id"]
-
-        def status():
-            return request(connection, "GET", f"/api/v1/orders/{order}", headers=key).json()["data"]["status"]
-
-        wait_for(lambda: status() == "DELIVERED", "the order's delivery", 60)
 
 
 def play(buildah, where):

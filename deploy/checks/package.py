@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 
 from support import DEPLOY, REPOSITORY, Failed, Skipped, directory, expect, need, need_root, run
@@ -13,7 +14,9 @@ SCRIPT = r"""
 fact() { echo "$1=$2" >> /facts; }
 trap 'systemctl exit 1' ERR
 set -eE
-admin() { LEDGER_OPERATOR_TOKEN_FILE=/etc/rewards-ledger/operator.token LEDGER_URL=http://127.0.0.1:8081 rewards-ledger "$@"; }
+admin() {
+    LEDGER_OPERATOR_TOKEN_FILE=/etc/rewards-ledger/operator.token LEDGER_URL=http://127.0.0.1:8081 rewards-ledger admin "$@"
+}
 ready() {
     curl --silent --fail --output /dev/null --retry 300 --retry-delay 1 --retry-all-errors "http://127.0.0.1:$1/readyz"
 }
@@ -27,12 +30,14 @@ fact postgres "$(ps -o user:32= -C postgres | sort -u | tr -d '\n ')"
 fact seccomp "$(awk '/^Seccomp:/ {print $2}' "/proc/$(property MainPID)/status")"
 fact capabilities "$(awk '/^CapBnd:/ {print $2}' "/proc/$(property MainPID)/status")"
 fact data "$(stat -c '%U %a' /var/lib/rewards-ledger/)"
-admin admin account create Acme > /dev/null
+PYTHONPATH=/ "$PYTHON" -c 'from support import *
+delivered_order("127.0.0.1:8080", "127.0.0.1:8081", open("/etc/rewards-ledger/operator.token").read().strip())'
 first=$(property MainPID)
 systemctl restart rewards-ledger.service
 ready 8081
 fact restarted "$([ "$first" != "$(property MainPID)" ] && echo yes)"
-fact accounts "$(admin admin account list --json | grep -c Acme)"
+fact orders "$(admin order list --json | grep -o DELIVERED | sort -u)"
+rewards-ledger verify --data-dir /var/lib/rewards-ledger --master-key-file /etc/rewards-ledger/master.key > /dev/null
 systemctl stop rewards-ledger.service
 fact stopped "$(property Result) $(property ActiveState)"
 systemctl exit 0
@@ -128,7 +133,8 @@ def boot(root):
         key = root / "etc/rewards-ledger" / name
         key.write_text(run(need("openssl"), *make).stdout)
         key.chmod(0o600)
-    (root / "check.sh").write_text(SCRIPT)
+    (root / "check.sh").write_text(f"PYTHON={os.path.realpath(sys.executable)}\n{SCRIPT}")
+    shutil.copy(DEPLOY / "checks/support.py", root)
     for name, unit in UNITS.items():
         (root / "etc/systemd/system" / name).write_text(unit)
     done = contained(root, "--boot", "systemd.unit=check.target", check=False)
@@ -145,7 +151,7 @@ def works(root):
     facts = boot(root)
     expected = {
         "verified": "", "user": "rewards-ledger", "postgres": "rewards-ledger", "seccomp": "2", "capabilities": "0" * 16,
-        "data": "rewards-ledger 700", "restarted": "yes", "accounts": "1", "stopped": "success inactive",
+        "data": "rewards-ledger 700", "restarted": "yes", "orders": "DELIVERED", "stopped": "success inactive",
     }
     expect(facts == expected, f"{facts} instead of {expected}")
 
@@ -165,5 +171,5 @@ def checks(program, report):
         report("lintian finds no error in the Debian package", linted, package)
         with system(where) as root:
             report("the Debian package installs", install, package, root)
-            report("the installed unit runs a node with an embedded Postgres, hardened", works, root)
+            report("the installed unit, hardened, delivers an order from an embedded Postgres", works, root)
             report("a purge of the Debian package keeps keys and data", removed, root)

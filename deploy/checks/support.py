@@ -1,6 +1,7 @@
 """What the checks share: how they report, and how they start and stop real programs."""
 
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -161,3 +162,27 @@ def operator(address, method, path, body=None, token=OPERATOR_TOKEN):
         answer = request(connection, method, f"/admin/v1{path}", body, {"Authorization": f"Bearer {token}"})
     expect(answer.status < 300, f"{method} {path} returned {answer.status}: {answer.body.decode()}")
     return answer.json().get("data")
+
+
+def delivered_order(address, operators, token):
+    """Opens an account with money, a product with stock, and a key, and places an order that the worker delivers."""
+    post = functools.partial(operator, operators, "POST", token=token)
+    account = post("/accounts", {"name": "Acme"})["id"]
+    wallet = post(f"/accounts/{account}/wallets", {"currency": "EUR"})["id"]
+    post(f"/wallets/{wallet}/fund", {"amount": "100.00", "reference": "opening"})
+    product = {"name": "Card", "brand": "Acme", "country": "DE", "currency": "EUR", "max_quantity": 5}
+    product = post("/products", {**product, "denomination_type": "FIXED", "denominations": ["25.00"]})["id"]
+    stock = {"denomination": "25.00", "vouchers": [{"card_number": "card-1", "pin": "1234"}]}
+    post(f"/products/{product}/vouchers", stock)
+    issued = post(f"/accounts/{account}/credentials", {"name": "main"})
+    key = {"X-API-Key": issued["api_key"], "X-API-Secret": issued["api_secret"]}
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        body = {"product_id": product, "denomination": 25, "quantity": 1}
+        placed = request(connection, "POST", "/api/v1/orders", body, key)
+        expect(placed.status < 300, f"an order returned {placed.status}: {placed.body.decode()}")
+        order = placed.json()["data"]["id"]
+
+        def status():
+            return request(connection, "GET", f"/api/v1/orders/{order}", headers=key).json()["data"]["status"]
+
+        wait_for(lambda: status() == "DELIVERED", "the order's delivery", 60)
