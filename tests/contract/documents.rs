@@ -9,7 +9,8 @@ const ROOTS: [&str; 11] =
     ["src/", "events/", "projections/", "crates/", "tests/", "benches/", "examples/", "docs/", "deploy/", "migrations/", ".ci/"];
 /// Documents whose paths must exist today, with all of `docs/` and of the crates. Decisions and the changelog name files of
 /// their time.
-const MAPS: [&str; 6] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "VERSIONING.md", "deploy/README.md"];
+const MAPS: [&str; 7] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "VERSIONING.md", "deploy/README.md", "deploy/runbook.md"];
 
 /// Returns the documents of [`MAPS`], those in `docs/`, and each crate's README, as paths in the repository.
 fn maps() -> Vec<String> {
@@ -96,6 +97,46 @@ fn every_test_that_security_names_exists() {
 }
 
 #[test]
+fn every_alert_links_to_its_section_of_the_runbook() {
+    let (alerts, runbook) = (read("deploy/alerts.yml"), read("deploy/runbook.md"));
+    let values =
+        |key: &str| alerts.lines().filter_map(|line| line.trim().strip_prefix(key)).map(str::to_owned).collect::<Vec<_>>();
+    let names = values("- alert: ");
+    let links: Vec<_> = names.iter().map(|name| format!("deploy/runbook.md#{}", name.to_lowercase())).collect();
+    assert!(names.len() > 10, "{names:?}");
+    assert_eq!(values("runbook_url: "), links);
+    let sections: Vec<_> =
+        runbook.lines().filter_map(|line| line.strip_prefix("### ")).filter(|title| title.starts_with("Ledger")).collect();
+    assert_eq!(sections, names, "sections of deploy/runbook.md and alerts, in the same order");
+    let parts = runbook.split("\n### ").filter(|part| part.starts_with("Ledger"));
+    let incomplete = parts.filter(|part| !["- **Means:**", "- **Look at:**", "- **Do:**"].iter().all(|item| part.contains(item)));
+    assert_eq!(incomplete.count(), 0, "a section lacks what the alert means, what to look at, or what to do");
+}
+
+#[test]
+fn every_link_to_a_section_leads_to_one() {
+    let mut lost = vec![];
+    for document in ["deploy/README.md", "deploy/runbook.md"] {
+        let text = read(document);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        for (file, anchor) in links.filter_map(|(target, _)| target.split_once('#')).filter(|(file, _)| !file.contains("://")) {
+            let target = if file.is_empty() { text.clone() } else { read(&format!("deploy/{file}")) };
+            if !anchors(&target).iter().any(|known| known == anchor) {
+                lost.push(format!("{document}: {file}#{anchor}"));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
+/// Returns the anchors of a document's headings.
+fn anchors(text: &str) -> Vec<String> {
+    let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim().to_lowercase());
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    titles.map(|title| title.chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+}
+
+#[test]
 fn the_first_documents_are_short() {
     for (document, most) in [("README.md", 150), ("ARCHITECTURE.md", 250)] {
         let lines = read(document).lines().count();
@@ -105,6 +146,7 @@ fn the_first_documents_are_short() {
 
 #[test]
 fn links_and_paths_are_found() {
+    assert_eq!(anchors("# The `log`\ntext\n## Who, and why?"), ["the-log", "who-and-why"]);
     assert_eq!(links("[a](b.md), [c](d.md#e), [f](#g)"), ["b.md", "d.md"]);
     assert_eq!(paths("`src/{a,b}.rs` and `cargo` and `tests/x`"), ["src/a.rs", "src/b.rs", "tests/x"]);
     assert_eq!(paths("```sh\n`src/never.rs`\n```\n`src/c.rs`"), ["src/c.rs"]);

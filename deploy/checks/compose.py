@@ -1,0 +1,135 @@
+"""compose.yaml: parsed by its specification, and played without an engine, with the services' own settings."""
+
+import contextlib
+import functools
+import os
+import pathlib
+import pwd
+import signal
+import subprocess
+
+import compose_spec
+import yaml
+
+import image
+from support import DEPLOY, Failed, Skipped, delivered_order, expect, free_port, run, stopped_at_the_end, wait_for
+
+# Runs Postgres, which refuses to run as root.
+NOBODY = pwd.getpwnam("nobody")
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
+
+
+def load():
+    """Returns compose.yaml with its anchors and merges resolved."""
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def specified():
+    """A parser that knows the specification reads the file, and rejects keys that do not exist."""
+    resolved = yaml.safe_dump(load())
+    compose_spec.PyCompose.from_yaml(resolved).validate()
+    try:
+        compose_spec.PyCompose.from_yaml(resolved.replace("read_only:", "readonly:"))
+    except ValueError:
+        return
+    raise Failed("the parser accepts a key that does not exist")
+
+
+def references():
+    """Mounted files exist, named volumes are declared, and images have a fixed version."""
+    described = load()
+    for name, service in described["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            known = (DEPLOY / source).is_file() if source.startswith(".") else source in described["volumes"]
+            expect(known, f"{name} mounts {source}, which does not exist")
+        built = "build" in service or service["image"] == "rewards-ledger"
+        expect(built or service["image"].count(":") == 1, f"{name} has the image {service['image']}, without a version")
+        for port in service.get("ports", []):
+            expect(port.startswith("127.0.0.1:"), f"{name} publishes {port} to the network")
+
+
+def set_up(volumes, ledger):
+    """Runs the script of the service `setup` twice. The second time changes nothing."""
+    names = ("keys", "migration", "passwords")
+    environment = {**os.environ, "LEDGER_UID": ledger, "POSTGRES_UID": str(NOBODY.pw_uid)}
+    seen = []
+    for _ in range(2):
+        run("bash", DEPLOY / "compose/setup.sh", *(volumes[name] for name in names), env=environment)
+        files = sorted(path for name in names for path in volumes[name].iterdir())
+        seen.append({path: (path.read_bytes(), path.stat().st_mode & 0o777) for path in files})
+    expect(seen[0] == seen[1], "a second run of setup.sh changes keys")
+    expect({mode for _, mode in seen[0].values()} == {0o400}, "setup.sh leaves files open to others")
+    secrets = [content for path, (content, _) in seen[0].items() if path.suffix != ".toml"]
+    expect(len(set(secrets)) == len(secrets) == 6, "setup.sh makes the same secret twice")
+
+
+@contextlib.contextmanager
+def database(service, volumes):
+    """Initialises and starts the service `postgres` as its image does, with this machine's server programs."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        raise Skipped("Postgres is not installed")
+    programs, data, sockets = found[-1].parent, volumes["database"] / "data", volumes["socket"]
+    for name in ("database", "socket"):
+        os.chown(volumes[name], NOBODY.pw_uid, NOBODY.pw_gid)
+    password = volumes["passwords"] / "postgres.password"
+    options = service["environment"]["POSTGRES_INITDB_ARGS"].split()
+    run(*AS_NOBODY, programs / "initdb", "--username=postgres", f"--pwfile={password}", *options, data)
+    server = [*AS_NOBODY, programs / "postgres", *service["command"][1:], "-D", data, "-c", f"unix_socket_directories={sockets}"]
+    with open(volumes["database"].parent / "postgres.log", "w", encoding="utf-8") as log:
+        process = subprocess.Popen([str(part) for part in server], stdout=log, stderr=log)
+    with stopped_at_the_end(process):
+        login = {"PGHOST": str(sockets), "PGPASSWORD": password.read_text()}
+        client = {**os.environ, **login, "PASSWORDS": str(volumes["passwords"])}
+        ask = functools.partial(run, "psql", "--no-psqlrc", "--username=postgres", "--set=ON_ERROR_STOP=1", env=client)
+        wait_for(lambda: ask("--command=").returncode == 0, "Postgres", 60)
+        scripts = [volume.split(":")[:2] for volume in service["volumes"] if "/docker-entrypoint-initdb.d/" in volume]
+        for source, _ in sorted(scripts, key=lambda script: script[1]):
+            ask(f"--file={DEPLOY / source}") if source.endswith(".sql") else run(DEPLOY / source, env=client)
+        try:
+            yield
+        finally:
+            # Ends at once, with clients still connected.
+            process.send_signal(signal.SIGINT)
+
+
+def own_addresses(settings):
+    """Returns the settings with free addresses, because all containers share one network here."""
+    listen, operators = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    settings = {**settings, "LEDGER_LISTEN": listen, "LEDGER_OPERATOR_LISTEN": operators}
+    return settings | ({"LEDGER_URL": f"http://{operators}"} if "LEDGER_URL" in settings else {})
+
+
+def container(buildah, where, name, service, volumes):
+    """A service of our image, with its settings and volumes."""
+    here = where / name
+    here.mkdir()
+    settings = own_addresses(service["environment"])
+    mounted = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
+    return image.Container(buildah, here, {path: volumes[source] for path, source in mounted.items()}, settings)
+
+
+def play(buildah, where):
+    """From empty volumes to a delivered order, through the services setup, postgres, migrate, api and worker."""
+    described = load()
+    services, volumes = described["services"], {name: where / "volumes" / name for name in described["volumes"]}
+    for path in volumes.values():
+        path.mkdir(parents=True)
+    ledger = buildah.config("rewards-ledger")["User"].split(":")[0]
+    os.chown(volumes["state"], int(ledger), int(ledger))
+    set_up(volumes, ledger)
+    make = functools.partial(container, buildah, where)
+    with database(services["postgres"], volumes):
+        make("migrate", services["migrate"], volumes).run(*services["migrate"]["command"])
+        api, worker = (make(name, services[name], volumes) for name in ("api", "worker"))
+        with api.start("serve") as (address, operators), worker.start("serve"):
+            expect(api.is_healthy() and worker.is_healthy(), "the health check fails on a node that serves")
+            delivered_order(address, operators, (volumes["keys"] / "operator.token").read_text())
+            api.run("verify")
+        expect(not api.is_healthy(), "the health check passes on a node that has stopped")
+
+
+def checks(report):
+    report("compose.yaml follows its specification", specified)
+    report("compose.yaml names only files, volumes and versions that exist", references)

@@ -1,0 +1,175 @@
+"""The Debian package: built, linted, and installed on a system that really boots, where the systemd unit runs."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+
+from support import DEPLOY, REPOSITORY, Failed, Skipped, directory, expect, need, need_root, run
+
+# What runs on the booted system. Each line that it prints is a fact that a check reads.
+SCRIPT = r"""
+fact() { echo "$1=$2" >> /facts; }
+trap 'systemctl exit 1' ERR
+set -eE
+admin() {
+    LEDGER_OPERATOR_TOKEN_FILE=/etc/rewards-ledger/operator.token LEDGER_URL=http://127.0.0.1:8081 rewards-ledger admin "$@"
+}
+ready() {
+    curl --silent --fail --output /dev/null --retry 300 --retry-delay 1 --retry-all-errors "http://127.0.0.1:$1/readyz"
+}
+property() { systemctl show --property="$1" --value rewards-ledger.service; }
+
+fact verified "$(systemd-analyze verify /lib/systemd/system/rewards-ledger.service 2>&1 | grep rewards-ledger || true)"
+ready 8080
+ready 8081
+fact user "$(ps -o user:32= -p "$(property MainPID)")"
+fact postgres "$(ps -o user:32= -C postgres | sort -u | tr -d '\n ')"
+fact seccomp "$(awk '/^Seccomp:/ {print $2}' "/proc/$(property MainPID)/status")"
+fact capabilities "$(awk '/^CapBnd:/ {print $2}' "/proc/$(property MainPID)/status")"
+fact data "$(stat -c '%U %a' /var/lib/rewards-ledger/)"
+PYTHONPATH=/ "$PYTHON" -c 'from support import *
+delivered_order("127.0.0.1:8080", "127.0.0.1:8081", open("/etc/rewards-ledger/operator.token").read().strip())'
+first=$(property MainPID)
+systemctl restart rewards-ledger.service
+ready 8081
+fact restarted "$([ "$first" != "$(property MainPID)" ] && echo yes)"
+fact orders "$(admin order list --json | grep -o DELIVERED | sort -u)"
+rewards-ledger verify --data-dir /var/lib/rewards-ledger --master-key-file /etc/rewards-ledger/master.key > /dev/null
+systemctl stop rewards-ledger.service
+fact stopped "$(property Result) $(property ActiveState)"
+systemctl exit 0
+"""
+UNITS = {
+    "check.target": "[Unit]\nRequires=sysinit.target rewards-ledger.service check.service\nAfter=sysinit.target\n",
+    "check.service": "[Unit]\nAfter=rewards-ledger.service\n[Service]\nType=oneshot\nExecStart=/bin/bash /check.sh\n"
+    "StandardOutput=file:/said\nStandardError=file:/said\n",
+}
+KEYS = {"master.key": ("rand", "-base64", "32"), "log.key": ("rand", "-base64", "32"), "operator.token": ("rand", "-hex", "32")}
+
+
+def version():
+    return tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def build(program, where):
+    """Builds the package around an already compiled program."""
+    cargo_deb, _ = need("cargo-deb", "cargo")
+    target = where / "target"
+    (target / "release").mkdir(parents=True)
+    (target / "release/rewards-ledger").symlink_to(program)
+    package = where / "rewards-ledger.deb"
+    run(
+        cargo_deb, "--no-build", "--strip", "--fast", "--offline", "--locked", "--output", package, cwd=REPOSITORY,
+        env={**os.environ, "CARGO_TARGET_DIR": str(target)},
+    )
+    return package
+
+
+def contents(package):
+    dpkg = need("dpkg-deb")
+    fields = dict(line.split(": ", 1) for line in run(dpkg, "--field", package).stdout.splitlines() if ": " in line)
+    expect(fields["Version"].split("-")[0] == version(), f"the package has version {fields['Version']}")
+    newest = (DEPLOY / "debian" / "changelog").read_text().split("(")[1].split(")")[0]
+    expect(newest == fields["Version"], f"deploy/debian/changelog is about {newest}, not {fields['Version']}")
+    expect("libc6" in fields["Depends"], f"the package depends on {fields['Depends']}")
+    listed = run(dpkg, "--contents", package).stdout
+    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf"):
+        expect(f"/{path}\n" in listed, f"the package lacks {path}")
+
+
+def linted(package):
+    said = run(need("lintian"), "--fail-on", "error", "--tag-display-limit=0", "--allow-root", package, check=False)
+    expect(said.returncode == 0, f"lintian: {said.stdout}{said.stderr}")
+
+
+@contextlib.contextmanager
+def system(where):
+    """A copy of this machine's system, to which everything that is written is thrown away."""
+    need_root()
+    layers, root = where / "layers", where / "root"
+    for path in (layers, root):
+        path.mkdir()
+    mounts = []
+    try:
+        for command in (
+            ["-t", "tmpfs", "-o", "size=3g", "tmpfs", layers],
+            ["-t", "overlay", "-o", f"lowerdir=/,upperdir={layers}/upper,workdir={layers}/work", "overlay", root],
+        ):
+            for path in (layers / "upper", layers / "work") if mounts else ():
+                path.mkdir()
+            if run("mount", *command, check=False).returncode != 0:
+                raise Skipped("this machine allows no overlay mounts")
+            mounts.append(command[-1])
+        yield root
+    finally:
+        for mount in reversed(mounts):
+            run("umount", "--lazy", mount)
+
+
+def contained(root, *command, check=True):
+    return run(
+        need("systemd-nspawn"), "--quiet", "--register=no", "--keep-unit", "--private-network", "--directory", root, *command,
+        check=check, stdin=subprocess.DEVNULL,
+    )
+
+
+def install(package, root):
+    shutil.copy(package, root / "package.deb")
+    # A data directory or an account of an earlier installation must not decide the outcome.
+    contained(root, "dpkg", "--install", "/package.deb")
+    passwd = (root / "etc/passwd").read_text()
+    expect("\nrewards-ledger:" in passwd, "the package creates no user")
+    folder = root / "etc/rewards-ledger"
+    modes = [f"{path.stat().st_mode & 0o777:o}" for path in (folder, folder / "environment")]
+    expect(modes == ["750", "640"], f"/etc/rewards-ledger and its environment have the modes {modes}")
+
+
+def boot(root):
+    """Boots the system with the service on an embedded Postgres, and returns the facts that the script finds."""
+    for name, make in KEYS.items():
+        key = root / "etc/rewards-ledger" / name
+        key.write_text(run(need("openssl"), *make).stdout)
+        key.chmod(0o600)
+    (root / "check.sh").write_text(f"PYTHON={os.path.realpath(sys.executable)}\n{SCRIPT}")
+    shutil.copy(DEPLOY / "checks/support.py", root)
+    for name, unit in UNITS.items():
+        (root / "etc/systemd/system" / name).write_text(unit)
+    done = contained(root, "--boot", "systemd.unit=check.target", check=False)
+    said = (root / "said").read_text() if (root / "said").exists() else done.stdout[-3000:]
+    found = (root / "facts").read_text() if (root / "facts").exists() else ""
+    facts = dict(line.split("=", 1) for line in found.splitlines())
+    if done.returncode != 0:
+        journal = run("journalctl", "--root", root, "--unit", "rewards-ledger", "--no-pager", "--lines", "40", check=False).stdout
+        raise Failed(f"the script on the booted system failed: {said} {facts} {journal}")
+    return facts
+
+
+def works(root):
+    facts = boot(root)
+    expected = {
+        "verified": "", "user": "rewards-ledger", "postgres": "rewards-ledger", "seccomp": "2", "capabilities": "0" * 16,
+        "data": "rewards-ledger 700", "restarted": "yes", "orders": "DELIVERED", "stopped": "success inactive",
+    }
+    expect(facts == expected, f"{facts} instead of {expected}")
+
+
+def removed(root):
+    contained(root, "dpkg", "--purge", "rewards-ledger")
+    left = sorted(path.name for path in (root / "etc/rewards-ledger").iterdir())
+    expect(left == sorted(KEYS), f"a purge leaves {left}")
+    expect((root / "var/lib/rewards-ledger").exists(), "a purge deletes the database")
+    expect(not (root / "usr/bin/rewards-ledger").exists(), "a purge leaves the program")
+
+
+def checks(program, report):
+    with directory() as where:
+        package = build(program, where)
+        report("the Debian package has what it should", contents, package)
+        report("lintian finds no error in the Debian package", linted, package)
+        with system(where) as root:
+            report("the Debian package installs", install, package, root)
+            report("the installed unit, hardened, delivers an order from an embedded Postgres", works, root)
+            report("a purge of the Debian package keeps keys and data", removed, root)
