@@ -48,6 +48,7 @@ const FILES: [(&str, &str); 33] = migrations![
     "0036_delivery_days"
     "0039_withdrawn_approvals"
     "0040_products_with_thresholds"
+    "0043_refusals_of_every_origin"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line
