@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 33] = migrations![
+const FILES: [(&str, &str); 34] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
