@@ -12,7 +12,7 @@ use super::node::{Node, OPEN_ID_CLIENT};
 use super::program::DEADLINE;
 use super::repository;
 
-/// Directory with the npm package `oidc-provider`, which `.ci/run` installs.
+/// Directory with the npm package `oidc-provider`, which `.ci/tools` installs.
 const DIRECTORY: &str = "OIDC_PROVIDER";
 
 /// An OpenID provider. It ends when this value is dropped.

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 39] = migrations![
+const FILES: [(&str, &str); 40] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -54,6 +54,7 @@ const FILES: [(&str, &str); 39] = migrations![
     "0044_failed_deliveries_by_time"
     "0045_orders_by_client_reference"
     "0046_payouts_by_client_reference"
+    "0047_refusals_of_every_origin"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line
