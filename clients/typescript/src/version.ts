@@ -1,0 +1,2 @@
+/** Version of this library. */
+export const VERSION = "1.0.0";
