@@ -1,4 +1,4 @@
-/** The client. */
+/** Client of the API. */
 
 import { randomUUID } from "node:crypto";
 import { inspect } from "node:util";
@@ -22,7 +22,7 @@ export interface Options {
   accessToken?: string;
   /** Timeout of one attempt. Default: 30000. */
   timeoutMs?: number;
-  /** How often to send a call, and how long to wait between two attempts. */
+  /** Number of attempts of a call, and the waits between them. */
   retries?: Partial<Retries>;
   /** Replacement of the global `fetch`, for example with a proxy. */
   fetch?: Fetch;
@@ -47,7 +47,7 @@ export type PagedPath = { [Path in keyof paths]: "page" extends keyof QueryOf<Pa
 export type Item<Path extends PagedPath> =
   Reply<Path, "get"> extends { data: infer Data } ? (Data[keyof Data] extends readonly (infer Each)[] ? Each : never) : never;
 
-/** Events that follow each other. */
+/** Consecutive events, and the cursor behind them. */
 export interface EventBatch {
   readonly events: readonly LedgerEvent[];
   /** Cursor to store after the events are processed: the next run continues behind it. */
@@ -75,14 +75,15 @@ export interface FollowOptions {
  * `ApiError` or `NoResponse` otherwise.
  */
 export class RewardsLedger {
-  readonly url: string;
-  /** The same calls with openapi-fetch's results: `{ data, response }`, for headers and other formats. */
+  readonly #origin: string;
+  /** Calls with openapi-fetch's results, `{ data, response }`, for headers and other formats. */
   readonly raw: Raw;
 
   constructor(url: string, options: Options = {}) {
     const { apiKey, apiSecret, signingSecret, accessToken } = options;
     if ((apiKey === undefined) !== (apiSecret === undefined)) throw new TypeError("apiKey and apiSecret belong together");
-    this.url = url;
+    // Without a user name and a password.
+    this.#origin = new URL(url).origin;
     const send = transport({
       apiKey,
       apiSecret,
@@ -170,7 +171,7 @@ export class RewardsLedger {
 
   /** Shows the address alone: credentials are held in closures, and appear nowhere. */
   [inspect.custom](): string {
-    return `RewardsLedger(${this.url})`;
+    return `RewardsLedger(${this.#origin})`;
   }
 }
 

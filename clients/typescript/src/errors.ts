@@ -25,7 +25,7 @@ export class NoResponse extends LedgerError {
   override readonly name = "NoResponse";
 }
 
-/** What an error response says. */
+/** Content of an error response. */
 export interface Problem {
   /** HTTP status. */
   readonly status: number;

@@ -2,7 +2,7 @@
 
 import { ApiError, type LedgerError } from "./errors.js";
 
-/** How often to send a call, and how long to wait between two attempts. */
+/** Number of attempts of a call, and the waits between them. */
 export interface Retries {
   /** Maximum number of attempts; 1 for no retries. Default: 5. */
   readonly attempts: number;

@@ -9,7 +9,7 @@ import { VERSION } from "./version.js";
 
 export type Fetch = (input: string, init: RequestInit) => Promise<Response>;
 
-/** What every request of a client has in common. */
+/** Settings that all requests of a client share. */
 export interface Settings {
   readonly apiKey?: string | undefined;
   readonly apiSecret?: string | undefined;

@@ -10,8 +10,8 @@ export const TOLERANCE_SECONDS = 300;
 type Envelope = components["schemas"]["WebhookEnvelope"];
 
 /**
- * Something that happened, as webhooks and the event feed deliver it. The same event can arrive more than once: deduplicate
- * on `event_id`. New types may be added: ignore those that you do not know.
+ * An event of the account, as webhooks and the event feed deliver it. It can arrive more than once: deduplicate on
+ * `event_id`. New types may be added: ignore those that you do not know.
  */
 export type LedgerEvent = Envelope | (Omit<Envelope, "event_type" | "data"> & { event_type: string & {}; data: Record<string, unknown> });
 

@@ -14,7 +14,7 @@ const environment = (name: string) => process.env[name] ?? "";
 const URL = environment("LEDGER_URL");
 const live = { skip: URL === "" && "clients/test starts the sandbox" };
 
-const ledger = new RewardsLedger(URL, { apiKey: environment("LEDGER_API_KEY"), apiSecret: environment("LEDGER_API_SECRET") });
+const ledger = new RewardsLedger(URL || "http://127.0.0.1", { apiKey: environment("LEDGER_API_KEY"), apiSecret: environment("LEDGER_API_SECRET") });
 const signing = (signingSecret: string) =>
   new RewardsLedger(URL, {
     apiKey: environment("LEDGER_SIGNED_API_KEY"),

@@ -1,4 +1,4 @@
-"""Calls of the API: what the generated methods describe, and the clients send."""
+"""Calls of the API: the generated methods describe them, and the clients send them."""
 
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

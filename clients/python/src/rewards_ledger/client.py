@@ -62,7 +62,7 @@ class RewardsLedger(Operations):
             try:
                 response = self._http.send(self._session.request(self._http, call, key))
                 failure = self._session.failure(response, key)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failure = self._session.failure(error, key)
             if failure is None:
                 return response
@@ -168,7 +168,7 @@ class AsyncRewardsLedger(AsyncOperations):
             try:
                 response = await self._http.send(self._session.request(self._http, call, key))
                 failure = self._session.failure(response, key)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failure = self._session.failure(error, key)
             if failure is None:
                 return response

@@ -13,7 +13,7 @@ from .generated.models.webhook_order import WebhookOrder
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. The same event can arrive more than once: deduplicate on `event_id`."""
+    """An event of the account. It can arrive more than once: deduplicate on `event_id`."""
 
     event_id: str
     #: For example `order.delivered`. New types may be added: ignore those that you do not know.
@@ -53,7 +53,7 @@ class Event:
 
 @dataclass(frozen=True)
 class EventBatch:
-    """Events that follow each other."""
+    """Consecutive events, and the cursor behind them."""
 
     events: list[Event]
     #: Cursor to store after the events are processed: the next run continues behind it.

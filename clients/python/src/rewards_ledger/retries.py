@@ -17,7 +17,7 @@ UNKNOWN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError
 
 @dataclass(frozen=True)
 class Retries:
-    """How often to send a call, and how long to wait between two attempts."""
+    """Number of attempts of a call, and the waits between them."""
 
     #: Maximum number of attempts; 1 for no retries.
     attempts: int = 5

@@ -18,7 +18,7 @@ USER_AGENT = f"rewards-ledger-python/{VERSION}"
 
 
 class Session:
-    """What a client needs to build requests and to judge responses, without sending anything."""
+    """Builder of requests and judge of responses. It sends nothing."""
 
     def __init__(
         self,
@@ -34,6 +34,9 @@ class Session:
         if (api_key is None) != (api_secret is None):
             raise ValueError("api_key and api_secret belong together")
         self.url = url.rstrip("/")
+        # Without a user name and a password.
+        parsed = httpx.URL(self.url)
+        self.origin = f"{parsed.scheme}://{parsed.netloc.decode('ascii')}"
         self.retries = retries
         self._timeout = timeout
         self._signing_secret = signing_secret
@@ -69,7 +72,7 @@ class Session:
             request.headers["X-Signature"] = signature
         return request
 
-    def failure(self, outcome: Union[httpx.Response, httpx.TransportError], key: Optional[str]) -> Optional[LedgerError]:
+    def failure(self, outcome: Union[httpx.Response, httpx.RequestError], key: Optional[str]) -> Optional[LedgerError]:
         """Returns the error of an attempt, or None if it succeeded."""
         failure: LedgerError
         if isinstance(outcome, httpx.Response):
@@ -77,11 +80,11 @@ class Session:
                 return None
             failure = errors.from_response(outcome)
         else:
-            failure = NoResponse(f"no response from {self.url}: {outcome or type(outcome).__name__}")
+            failure = NoResponse(f"no response from {self.origin}: {outcome or type(outcome).__name__}")
             failure.__cause__ = outcome
         failure.idempotency_key = key
         return failure
 
     def described(self, client: Any) -> str:
         """Returns the client's `repr`, which shows no secret."""
-        return f"<{type(client).__name__} {self.url}>"
+        return f"<{type(client).__name__} {self.origin}>"

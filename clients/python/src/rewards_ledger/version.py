@@ -1,3 +1,3 @@
 """Version of this library."""
 
-VERSION = "1.0.0"
+VERSION = "0.1.0"
