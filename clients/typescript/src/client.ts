@@ -41,8 +41,9 @@ export type Reply<Path extends keyof paths, M extends Method, Init = object> =
   paths[Path][M] extends Record<string | number, unknown> ? Success<paths[Path][M], Init> : never;
 
 type QueryOf<Path extends keyof paths> = paths[Path] extends { get: { parameters: { query?: infer Query } } } ? NonNullable<Query> : never;
+type HasPages<Path extends keyof paths> = [QueryOf<Path>] extends [never] ? false : "page" extends keyof QueryOf<Path> ? true : false;
 /** Paths of lists that have pages. */
-export type PagedPath = { [Path in keyof paths]: "page" extends keyof QueryOf<Path> ? Path : never }[keyof paths] & PathWith<"get">;
+export type PagedPath = { [Path in keyof paths]: HasPages<Path> extends true ? Path : never }[keyof paths] & PathWith<"get">;
 /** Element of a list. */
 export type Item<Path extends PagedPath> =
   Reply<Path, "get"> extends { data: infer Data } ? (Data[keyof Data] extends readonly (infer Each)[] ? Each : never) : never;
