@@ -11,7 +11,7 @@ from rewards_ledger import AsyncRewardsLedger, Retries, RewardsLedger, errors, m
 from rewards_ledger.generated.types import UNSET
 from rewards_ledger.signing import x_signature
 
-SECRETS = {"api_key": "the-key", "api_secret": "the-secret", "signing_secret": "the-signing-secret"}
+SECRETS: dict[str, Any] = {"api_key": "the-key", "api_secret": "the-secret", "signing_secret": "the-signing-secret"}
 
 
 def wallet(identifier: int) -> dict[str, Any]:

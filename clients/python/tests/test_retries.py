@@ -12,7 +12,7 @@ from rewards_ledger.call import Call
 
 AT_ONCE = Retries(base=0)
 WALLETS = {"success": True, "data": {"wallets": []}}
-ORDER = {
+ORDER: dict[str, Any] = {
     "amount": "48.75", "cancel_reason": None, "cancelled_on": None, "client_reference": None,
     "created_at": "2026-01-31T12:00:00.000Z", "currency": "EUR", "delivered_on": None, "delivered_quantity": 0,
     "denomination": "25.00", "discount": "2.50", "discount_amount": "1.25", "face_value": "50.00", "id": 42,

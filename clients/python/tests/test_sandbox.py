@@ -6,6 +6,7 @@ import queue
 import threading
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -26,7 +27,7 @@ def connect() -> RewardsLedger:
     )
 
 
-def signed_arguments(signing_secret: str) -> dict[str, str]:
+def signed_arguments(signing_secret: str) -> dict[str, Any]:
     environment = os.environ
     key, secret = environment["LEDGER_SIGNED_API_KEY"], environment["LEDGER_SIGNED_API_SECRET"]
     return {"api_key": key, "api_secret": secret, "signing_secret": signing_secret}

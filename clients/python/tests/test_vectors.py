@@ -15,7 +15,7 @@ REQUESTS = json.loads((VECTORS / "request-signing.json").read_text(encoding="utf
 WEBHOOKS = json.loads((VECTORS / "webhook-signing.json").read_text(encoding="utf-8"))
 
 
-def named(vectors: list[dict[str, Any]]) -> Any:
+def named(vectors: list[dict[str, Any]]) -> pytest.MarkDecorator:
     assert vectors
     return pytest.mark.parametrize("vector", vectors, ids=[vector["name"] for vector in vectors])
 
