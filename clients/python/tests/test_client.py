@@ -2,8 +2,10 @@
 
 import asyncio
 import datetime
+import time
 from typing import Any
 
+import httpx
 import pytest
 
 from conftest import Answer, Service
@@ -39,6 +41,7 @@ def test_every_attempt_is_signed(service: Service) -> None:
         timestamp = int(request.headers["x-signature"].split(",")[0][2:])
         signature = x_signature("the-signing-secret", "GET", request.path, request.query, b"", timestamp)
         assert request.headers["x-signature"] == signature
+        assert abs(time.time() - timestamp) < 300
         assert request.headers["x-api-key"] == "the-key"
         assert request.headers["x-api-secret"] == "the-secret"
 
@@ -96,6 +99,20 @@ def test_events_end_where_the_log_ends_if_nobody_waits(service: Service) -> None
     with RewardsLedger(service.url) as ledger:
         assert [batch.cursor for batch in ledger.follow_events(wait=0)] == ["c1", "c2"]
     assert asyncio.run(follow()) == ["c1", "c2"]
+
+
+def test_a_long_poll_may_take_longer_than_other_requests() -> None:
+    timeouts: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        timeouts.append(request.extensions["timeout"]["read"])
+        return httpx.Response(200, json={"success": True, "data": {"events": [], "cursor": "c", "has_more": False}})
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    with RewardsLedger("http://localhost", http=http, timeout=7) as ledger:
+        ledger.events.list_events()
+        ledger.events.list_events(wait=30)
+    assert timeouts == [7, 37]
 
 
 def test_an_error_carries_what_the_service_said(service: Service) -> None:

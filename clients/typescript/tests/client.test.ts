@@ -28,6 +28,7 @@ test("every attempt is signed", async () => {
     for (const { headers, path, query } of service.requests) {
       const timestamp = Number(/^t=(\d+),/.exec(String(headers["x-signature"]))?.[1]);
       assert.equal(headers["x-signature"], xSignature("the-signing-secret", "GET", path, query, Buffer.from(""), timestamp));
+      assert.ok(Math.abs(Date.now() / 1000 - timestamp) < 300);
       assert.equal(headers["x-api-key"], "the-key");
       assert.equal(headers["x-api-secret"], "the-secret");
     }
@@ -73,6 +74,24 @@ test("events end where the log ends, if nobody waits", async () => {
     for await (const { cursor } of new RewardsLedger(url).followEvents({ waitSeconds: 0 })) cursors.push(cursor);
     assert.deepEqual(cursors, ["c1", "c2"]);
   });
+});
+
+test("a long poll may take longer than other requests", async (context) => {
+  // The types are those of Node.js 18, which took a list.
+  context.mock.timers.enable({ apis: ["setTimeout"] } as never);
+  let signal: AbortSignal | null | undefined;
+  const never = (_: string, init: RequestInit) =>
+    new Promise<Response>((_resolve, reject) => {
+      signal = init.signal;
+      signal?.addEventListener("abort", () => reject(new Error("aborted")));
+    });
+  const ledger = new RewardsLedger("http://localhost", { timeoutMs: 1000, retries: { attempts: 1 }, fetch: never });
+  const reply = ledger.get("/api/v1/events", { params: { query: { wait: 30 } } });
+  while (signal === undefined) await Promise.resolve();
+  context.mock.timers.tick(30_999);
+  assert.equal(signal?.aborted, false);
+  context.mock.timers.tick(1);
+  await assert.rejects(reply, { name: "NoResponse" });
 });
 
 test("an error carries what the service said", async () => {

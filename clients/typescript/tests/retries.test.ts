@@ -140,9 +140,10 @@ test("an unreachable service is asked again, even without a key", async () => {
 });
 
 test("a caller who gives up is not kept waiting", async () => {
-  await Service.with([problem(503, "E_UNAVAILABLE", { "Retry-After": "60" })], async (url, service) => {
+  await Service.with([problem(503, "E_UNAVAILABLE", { "Retry-After": "3600" })], async (url, service) => {
     const caller = new AbortController();
     const ledger = new RewardsLedger(url, {
+      retries: { longestMs: 3_600_000 },
       fetch: async (input, init) => {
         const response = await fetch(input, init);
         setImmediate(() => caller.abort());
