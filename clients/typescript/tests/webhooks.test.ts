@@ -100,8 +100,12 @@ const APPS: Record<string, App> = {
   Fastify: async (seen, use) => {
     const app = Fastify();
     await app.register(forFastify(TOKEN, (event) => void seen.push(event)), { prefix: "/hook" });
-    await use(async (body, headers) => (await app.inject({ method: "POST", url: "/hook", body, headers })).statusCode);
-    await app.close();
+    const url = `${await app.listen({ host: "127.0.0.1", port: 0 })}/hook`;
+    try {
+      await use(async (body, headers) => (await fetch(url, { method: "POST", body, headers })).status);
+    } finally {
+      await app.close();
+    }
   },
   Hono: async (seen, use) => {
     const app = new Hono();
