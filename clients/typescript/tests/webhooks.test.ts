@@ -98,7 +98,7 @@ const APPS: Record<string, App> = {
     }), use);
   },
   Fastify: async (seen, use) => {
-    const app = Fastify();
+    const app = Fastify({ forceCloseConnections: true });
     await app.register(forFastify(TOKEN, (event) => void seen.push(event)), { prefix: "/hook" });
     const url = `${await app.listen({ host: "127.0.0.1", port: 0 })}/hook`;
     try {
