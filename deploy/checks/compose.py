@@ -43,7 +43,7 @@ def references():
             source = volume.split(":")[0]
             known = (DEPLOY / source).is_file() if source.startswith(".") else source in described["volumes"]
             expect(known, f"{name} mounts {source}, which does not exist")
-        built = "build" in service or service["image"] == "rewards-ledger"
+        built = "build" in service
         expect(built or service["image"].count(":") == 1, f"{name} has the image {service['image']}, without a version")
         for port in service.get("ports", []):
             expect(port.startswith("127.0.0.1:"), f"{name} publishes {port} to the network")

@@ -1,7 +1,7 @@
-"""The Dockerfile: linted, and its last stage built and run without a Docker engine.
+"""The Dockerfile: linted, built and run without a Docker engine.
 
-The first stage compiles for many minutes, so an already compiled program takes its place. No registry of images is needed:
-the distroless base consists of packages of Debian, from which a stand-in is made here.
+Compiling takes many minutes, so the first stage gets a `cargo` that hands out an already compiled program. No registry of images
+is needed: both base images consist of packages of Debian, from which stand-ins are made here.
 """
 
 import json
@@ -14,10 +14,18 @@ import compose
 from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, need_root, node, run
 
 BASE = "gcr.io/distroless/cc-debian12:nonroot"
-# The packages of that image.
+COMPILER = "docker.io/library/rust:1.94-bookworm"
+# The packages of the base image, and those that the commands of the first stage need.
 PACKAGES = (
     "base-files", "ca-certificates", "libc6", "libgcc-s1", "libgomp1", "libssl3", "libstdc++6", "media-types", "netbase", "tzdata"
 )
+TOOLS = ("coreutils", "dash", "libacl1", "libattr1", "libgmp10", "libpcre2-8-0", "libselinux1")
+CARGO = """#!/bin/sh -e
+test "$*" = "build --release --locked --bin rewards-ledger"
+test -f Cargo.lock && test -f src/main.rs
+mkdir -p target/release
+cp /program target/release/rewards-ledger
+"""
 MOST_BYTES = 100_000_000
 # The key files of a ledger.
 KEYS = ("master.key", "log.key", "operator.token")
@@ -28,9 +36,11 @@ class Buildah:
 
     def __init__(self, where):
         self.command = [need("buildah"), "--storage-driver", "vfs", "--root", where / "storage", "--runroot", where / "run"]
+        # Holds the caches of the first stage.
+        self.environment = {**os.environ, "TMPDIR": str(where)}
 
     def __call__(self, *arguments):
-        return run(*self.command, *arguments).stdout.strip()
+        return run(*self.command, *arguments, env=self.environment).stdout.strip()
 
     def image(self, name, tree):
         """Makes an image of a directory."""
@@ -74,14 +84,19 @@ def context(buildah):
     expect(not (tree / "tests").exists() and not (tree / ".git").exists(), ".dockerignore lets tests or the history in")
 
 
-def base(packages, where):
-    """Unpacks the packages of the base image, as its makers do. Downloads them at the first time."""
+def unpack(names, packages, where):
+    """Unpacks packages of Debian. Downloads them at the first time."""
     packages.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in PACKAGES if not list(packages.glob(f"{name}_*.deb"))]
+    missing = [name for name in names if not list(packages.glob(f"{name}_*.deb"))]
     if missing and run("apt-get", "download", *missing, cwd=packages, check=False).returncode != 0:
-        raise Skipped("the packages of the base image cannot be downloaded")
-    for package in packages.glob("*.deb"):
-        run("dpkg-deb", "--extract", package, where)
+        raise Skipped("the packages of the base images cannot be downloaded")
+    for name in names:
+        run("dpkg-deb", "--extract", max(packages.glob(f"{name}_*.deb")), where)
+
+
+def base(packages, where):
+    """Makes the tree of the base image as its makers do."""
+    unpack(PACKAGES, packages, where)
     for unwanted in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
         run("rm", "-rf", where / unwanted)
     authorities = where / "etc/ssl/certs/ca-certificates.crt"
@@ -92,19 +107,21 @@ def base(packages, where):
 
 
 def build(buildah, program, packages, where):
-    """Builds the last stage of the Dockerfile."""
+    """Builds the Dockerfile."""
     dockerfile = (DEPLOY / "Dockerfile").read_text()
-    expect(f"FROM {BASE}\n" in dockerfile, f"the Dockerfile is not based on {BASE}")
+    for image in (BASE, COMPILER.removeprefix("docker.io/library/")):
+        expect(f"FROM {image}" in dockerfile, f"the Dockerfile is not based on {image}")
     base(packages, where / "base")
     buildah.image(BASE, where / "base")
-    built = where / "built/image"
-    (built / "data").mkdir(parents=True)
-    run("strip", "--strip-debug", "-o", built / "rewards-ledger", program)
-    buildah.image("localhost/built", where / "built")
-    buildah(
-        "bud", "--quiet", "--pull-never", "--format", "docker", "--build-context", "build=container-image://localhost/built",
-        "--file", DEPLOY / "Dockerfile", "--tag", "rewards-ledger", REPOSITORY,
-    )
+    compiler = where / "compiler"
+    unpack(PACKAGES + TOOLS, packages, compiler)
+    (compiler / "usr/local/bin").mkdir(parents=True)
+    (compiler / "usr/local/bin/cargo").write_text(CARGO)
+    (compiler / "usr/local/bin/cargo").chmod(0o755)
+    run("strip", "--strip-debug", "-o", compiler / "program", program)
+    buildah.image(COMPILER, compiler)
+    options = ["--quiet", "--pull-never", "--format", "docker", "--isolation", "chroot"]
+    buildah("bud", *options, "--file", DEPLOY / "Dockerfile", "--tag", "rewards-ledger", REPOSITORY)
 
 
 def configured(buildah):

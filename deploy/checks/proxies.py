@@ -233,7 +233,10 @@ def held(pid, port):
     """Returns the local ports of a process's connections to a port, with those of its children."""
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     links = [link for each in (pid, *children) for link in pathlib.Path(f"/proc/{each}/fd").iterdir()]
-    sockets = {os.readlink(link).removeprefix("socket:[").rstrip("]") for link in links}
+    sockets = set()
+    for link in links:
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            sockets.add(os.readlink(link).removeprefix("socket:[").rstrip("]"))
     rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
     established = [row for row in rows if row[3] == "01" and row[9] in sockets]
     return {row[1] for row in established if int(row[2].split(":")[1], 16) == port}
@@ -241,14 +244,15 @@ def held(pid, port):
 
 def connections(route, direct):
     seen = []
-    for _ in range(2):
+    # A proxy drops connections that are idle for seconds, which a busy machine may need for a round.
+    while len(seen) < 2 or (len(seen) < 6 and not seen[-2] & seen[-1]):
         with contextlib.closing(route.connect()) as connection:
             for _ in range(3):
                 answer = request(connection, "GET", "/api/v1/wallets", headers=route.keys.restricted)
                 expect(answer.status == 200, f"a request returned {answer.status}")
                 expect(connection.sock is not None, "the proxy closed the client's connection")
         seen.append(held(route.pid, direct.port))
-    expect(seen[0] & seen[1], f"the proxy keeps no connection to the node: {seen}")
+    expect(seen[-2] & seen[-1], f"the proxy keeps no connection to the node: {seen}")
 
 
 def http_2(route, _direct):
