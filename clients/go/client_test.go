@@ -101,7 +101,7 @@ func TestACallSendsWhatTheDocumentSaysAndReadsTheData(t *testing.T) {
 	if request.Method != "POST" || request.Target != "/api/v1/orders" {
 		t.Errorf("%s %s", request.Method, request.Target)
 	}
-	if want := `{"denomination":25.10,"metadata":{"basket":9},"product_id":1,"quantity":2}`; request.Body != want {
+	if want := `{"product_id":1,"denomination":25.10,"quantity":2,"metadata":{"basket":9}}`; request.Body != want {
 		t.Errorf("body %s, want %s", request.Body, want)
 	}
 	for name, value := range map[string]string{"X-Api-Key": "key", "X-Api-Secret": "secret", "X-Request-Id": "mine", "Content-Type": "application/json"} {
@@ -258,7 +258,7 @@ func TestRefusalsAreTypedByTheirCode(t *testing.T) {
 		"messages": {"quantity": ["must be at least 1"], "product_id": ["is missing"]}}}`
 	limited := `{"error":"rate_limit_exceeded","message":"Too many requests.","retry_after":3600}`
 	client, _ := serve(t, Credentials{}, reply(400, fields, "X-Request-ID", "req-9"), reply(429, limited, "Retry-After", "3600"),
-		reply(502, "<html>Bad gateway</html>"), refuse(402, "E_INSUFFICIENT_BALANCE"), refuse(418, "E_TEAPOT"))
+		reply(500, "<html>Broken</html>"), refuse(402, "E_INSUFFICIENT_BALANCE"), refuse(418, "E_TEAPOT"))
 	refusal := func() *Error {
 		t.Helper()
 		_, err := client.PlaceOrder(context.Background(), placed())
@@ -275,7 +275,7 @@ func TestRefusalsAreTypedByTheirCode(t *testing.T) {
 	if limit := refusal(); !errors.Is(limit, ErrorCodeRateLimitExceeded) || limit.RetryAfter != time.Hour || limit.Message != "Too many requests." {
 		t.Errorf("%+v", limit)
 	}
-	if proxy := refusal(); proxy.Status != 502 || proxy.Code != "" || proxy.Message != "Bad Gateway" {
+	if proxy := refusal(); proxy.Status != 500 || proxy.Code != "" || proxy.Message != "Internal Server Error" {
 		t.Errorf("%+v", proxy)
 	}
 	if low := refusal(); !errors.Is(low, ErrorCodeInsufficientBalance) || errors.Is(low, ErrorCodeForbidden) {
@@ -300,17 +300,25 @@ func TestPausesFollowThePolicy(t *testing.T) {
 	if pause, _ := policy.pause(2, busy, false, 1); pause != time.Second {
 		t.Errorf("jitter takes off up to half: %v", pause)
 	}
-	for asked, want := range map[time.Duration]time.Duration{0: time.Second, 3 * time.Second: 3 * time.Second} {
-		if pause, more := policy.pause(1, &Error{Status: 429, RetryAfter: asked}, false, 0); !more || pause != want {
-			t.Errorf("asked for %v: %v", asked, pause)
+	limited := &Error{Status: 429, RetryAfter: 3 * time.Second}
+	for random, want := range map[float64]time.Duration{0: 3 * time.Second, 0.5: 3500 * time.Millisecond} {
+		if pause, more := policy.pause(1, limited, false, random); !more || pause != want {
+			t.Errorf("asked for 3 s: %v, want %v", pause, want)
 		}
 	}
 	if _, more := policy.pause(1, &Error{Status: 429, RetryAfter: 4 * time.Second}, false, 0); more {
 		t.Error("the pause is longer than the longest")
 	}
-	for _, status := range []int{400, 401, 402, 403, 404, 409, 422, 500, 502} {
+	for _, status := range []int{400, 401, 402, 403, 404, 409, 422, 500} {
 		if _, more := policy.pause(1, &Error{Status: status}, true, 0); more {
 			t.Errorf("%d is repeated", status)
+		}
+	}
+	for _, status := range []int{502, 504} {
+		for _, isRepeatable := range []bool{false, true} {
+			if _, more := policy.pause(1, &Error{Status: status}, isRepeatable, 0); more != isRepeatable {
+				t.Errorf("%d: repeated is %v", status, more)
+			}
 		}
 	}
 }

@@ -45,20 +45,20 @@ type AcceptedInvitation struct {
 
 // AddBeneficiary: A new beneficiary.
 type AddBeneficiary struct {
-	// IBAN or account number without spaces, or a telephone number for a mobile wallet. Responses contain its last
-	// four characters only.
-	AccountNumber string `json:"account_number"`
-	// BIC, sort code or name of the mobile wallet's provider, where one is needed.
-	BankCode *string `json:"bank_code,omitempty"`
+	// Name of the person or company that receives the money.
+	Name string `json:"name"`
+	// Type of account that receives the money.
+	Type BeneficiaryType `json:"type"`
 	// Country of the account, as an ISO 3166-1 alpha-2 code.
 	Country string `json:"country"`
 	// Currency of the account, as an ISO 4217 code. Payouts are made from the wallet in this currency. It must have
 	// at most two decimals.
 	Currency string `json:"currency"`
-	// Name of the person or company that receives the money.
-	Name string `json:"name"`
-	// Type of account that receives the money.
-	Type BeneficiaryType `json:"type"`
+	// IBAN or account number without spaces, or a telephone number for a mobile wallet. Responses contain its last
+	// four characters only.
+	AccountNumber string `json:"account_number"`
+	// BIC, sort code or name of the mobile wallet's provider, where one is needed.
+	BankCode *string `json:"bank_code,omitempty"`
 }
 
 // Attempt: One attempt to send a delivery.
@@ -190,10 +190,10 @@ type Charge struct {
 
 // ChoosePassword: A token from a mail, and the password to log in with from now on.
 type ChoosePassword struct {
-	// New password, 8 to 128 characters. Common passwords, and close variants of them, are refused.
-	Password Secret `json:"password"`
 	// Token from the mail. A successful request uses it up.
 	Token Secret `json:"token"`
+	// New password, 8 to 128 characters. Common passwords, and close variants of them, are refused.
+	Password Secret `json:"password"`
 }
 
 // Confirmation: Confirmation that the request has been carried out.
@@ -588,13 +588,13 @@ type InvitePerson struct {
 
 // IssueCredential: A new API credential.
 type IssueCredential struct {
+	// Name of the credential, for people to recognize it.
+	Name string `json:"name"`
 	// Networks that requests with the key may come from, such as `203.0.113.0/24`, or single addresses. Default:
 	// any.
 	AllowedNetworks []string `json:"allowed_networks,omitempty"`
 	// Time from which on requests with the key are refused. Default: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	// Name of the credential, for people to recognize it.
-	Name string `json:"name"`
 	// Operations that the key may use. Default: all.
 	Scopes []KeyScope `json:"scopes,omitempty"`
 }
@@ -637,11 +637,11 @@ type LoggedOut struct {
 type Login struct {
 	// Email address of the user. Case does not matter.
 	Email string `json:"email"`
+	// Password of the user.
+	Password Secret `json:"password"`
 	// Code from the authenticator app, or a recovery code, for a user with two-factor authentication. Each works
 	// once.
 	OTP *Secret `json:"otp,omitempty"`
-	// Password of the user.
-	Password Secret `json:"password"`
 }
 
 // LowBalanceNotice: Notice of a low balance.
@@ -838,19 +838,19 @@ const (
 
 // PlaceOrder: An order to place. The service prices it and debits the wallet in the product's currency.
 type PlaceOrder struct {
+	// Product to order, from `GET /api/v1/products`.
+	ProductID int64 `json:"product_id"`
+	// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
+	// rounding.
+	Denomination json.Number `json:"denomination"`
+	// Number of units, from 1 to the product's `max_quantity`.
+	Quantity int32 `json:"quantity"`
 	// Your own reference for the order, unique within the account forever. Repeating the same request returns the
 	// existing order with status 200. A different request with the same reference fails with 409
 	// `E_DUPLICATE_REFERENCE`.
 	ClientReference *string `json:"client_reference,omitempty"`
-	// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
-	// rounding.
-	Denomination json.Number `json:"denomination"`
 	// Additional data of your own to store with the order, as a JSON object of at most 4 KiB. The order returns it.
 	Metadata map[string]interface{} `json:"metadata,omitempty"`
-	// Product to order, from `GET /api/v1/products`.
-	ProductID int64 `json:"product_id"`
-	// Number of units, from 1 to the product's `max_quantity`.
-	Quantity int32 `json:"quantity"`
 }
 
 // Product: A product that can be ordered, such as a gift card.
@@ -906,15 +906,15 @@ type ProductImage struct {
 
 // QuoteCharge: An order to price.
 type QuoteCharge struct {
+	// Product to price, from `GET /api/v1/products`.
+	ProductID int64 `json:"product_id"`
 	// Face value of one unit, as a number with at most two decimals. It is read exactly, without floating-point
 	// rounding.
 	Denomination json.Number `json:"denomination"`
-	// Metadata as in an order, at most 4 KiB of JSON. It does not affect the price and is not stored.
-	Metadata map[string]interface{} `json:"metadata,omitempty"`
-	// Product to price, from `GET /api/v1/products`.
-	ProductID int64 `json:"product_id"`
 	// Number of units, from 1 to the product's `max_quantity`.
 	Quantity int32 `json:"quantity"`
+	// Metadata as in an order, at most 4 KiB of JSON. It does not affect the price and is not stored.
+	Metadata map[string]interface{} `json:"metadata,omitempty"`
 }
 
 // RateLimitError: The response to a request that exceeds a rate limit.
@@ -941,15 +941,15 @@ type Refresh struct {
 
 // RegisterWebhook: A webhook to register.
 type RegisterWebhook struct {
-	// API credential to link: its signing secret becomes the token. Without it, the service generates a separate
-	// token. Linking requires the role owner, or a request made with that credential.
-	CredentialID *int64 `json:"credential_id,omitempty"`
-	// Event types that the webhook is subscribed to.
-	Events []WebhookEventType `json:"events"`
 	// Name of the webhook, for people to recognize it.
 	Name string `json:"name"`
 	// URL that receives the events. It must begin with `https://` and must not contain a user name or a password.
 	URL string `json:"url"`
+	// Event types that the webhook is subscribed to.
+	Events []WebhookEventType `json:"events"`
+	// API credential to link: its signing secret becomes the token. Without it, the service generates a separate
+	// token. Linking requires the role owner, or a request made with that credential.
+	CredentialID *int64 `json:"credential_id,omitempty"`
 }
 
 // RegisteredWebhook: A newly registered webhook. The token is shown only in this response.
@@ -972,6 +972,8 @@ type RegisteredWebhook struct {
 
 // ReplayEvents: Events to deliver again.
 type ReplayEvents struct {
+	// Only events recorded at or after this time.
+	Since time.Time `json:"since"`
 	// Whether to count the events only, without starting a replay. Default: false.
 	DryRun *bool `json:"dry_run,omitempty"`
 	// Part of the events that never reached the webhook.
@@ -979,8 +981,6 @@ type ReplayEvents struct {
 	// - `failed`: events that were sent to the webhook, and failed.
 	// - `missed`: events that were never sent to the webhook, for example because it was inactive or did not exist.
 	Only *ReplayedEvents `json:"only,omitempty"`
-	// Only events recorded at or after this time.
-	Since time.Time `json:"since"`
 }
 
 // ReplayRequested: A started replay, or the result of a dry run.
@@ -1033,16 +1033,16 @@ type RequestPasswordReset struct {
 
 // RequestPayout: A payout to request. The wallet is debited at once; an operator sends the money.
 type RequestPayout struct {
-	// Amount to pay, greater than `0.00`.
-	Amount string `json:"amount"`
 	// Beneficiary that receives the money.
 	BeneficiaryID int64 `json:"beneficiary_id"`
+	// Wallet to pay from. It must be in the beneficiary's currency.
+	WalletID int64 `json:"wallet_id"`
+	// Amount to pay, greater than `0.00`.
+	Amount string `json:"amount"`
 	// Your own reference for the payout, unique within the account forever. Repeating the same request returns the
 	// existing payout with status 200. A different request with the same reference fails with 409
 	// `E_DUPLICATE_REFERENCE`.
 	ClientReference *string `json:"client_reference,omitempty"`
-	// Wallet to pay from. It must be in the beneficiary's currency.
-	WalletID int64 `json:"wallet_id"`
 }
 
 // RotatedSecret: A rotated signing secret. It is shown only in this response.

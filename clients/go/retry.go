@@ -14,15 +14,16 @@ import (
 // RetryPolicy is the number of attempts at a request, and the pauses between them.
 //
 // A request is repeated if nothing happened (429, 503, no connection), while an earlier attempt is being processed (409
-// E_IDEMPOTENCY_IN_PROGRESS), and if its outcome is unknown (504, no response) and repeating it is safe. It is safe for GET,
-// PUT and DELETE, and for a POST with an idempotency key.
+// E_IDEMPOTENCY_IN_PROGRESS), and if its outcome is unknown (504, 502 of a proxy, no response) and repeating it is safe. It is
+// safe for GET, PUT and DELETE, and for a POST with an idempotency key.
 type RetryPolicy struct {
 	// Attempts in all, from 1.
 	Attempts int
 	// FirstPause is the pause after the first attempt. It doubles from attempt to attempt, and a random part of up to half is
 	// taken off.
 	FirstPause time.Duration
-	// LongestPause is the longest pause. If the service asks for a longer one, its refusal is returned instead.
+	// LongestPause is the longest pause. If the service asks for a longer one, its refusal is returned instead. A pause that
+	// it asks for is prolonged by a random part of the first pause, so that clients do not come back together.
 	LongestPause time.Duration
 }
 
@@ -43,7 +44,7 @@ func (p RetryPolicy) pause(attempt int, failure error, isRepeatable bool, random
 		switch refusal.Status {
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 			mayRepeat = true
-		case http.StatusGatewayTimeout:
+		case http.StatusBadGateway, http.StatusGatewayTimeout:
 			mayRepeat = isRepeatable
 		case http.StatusConflict:
 			mayRepeat = refusal.Code == ErrorCodeIdempotencyInProgress
@@ -54,12 +55,11 @@ func (p RetryPolicy) pause(attempt int, failure error, isRepeatable bool, random
 	if !mayRepeat || attempt >= p.Attempts || asked > p.LongestPause {
 		return 0, false
 	}
-	doubled := float64(p.FirstPause) * math.Pow(2, float64(attempt-1))
-	backoff := time.Duration(math.Min(doubled, float64(p.LongestPause)) * (1 - random/2))
-	if asked > backoff {
-		return asked, true
+	if asked > 0 {
+		return asked + time.Duration(float64(p.FirstPause)*random), true
 	}
-	return backoff, true
+	doubled := float64(p.FirstPause) * math.Pow(2, float64(attempt-1))
+	return time.Duration(math.Min(doubled, float64(p.LongestPause)) * (1 - random/2)), true
 }
 
 func isRepeatable(request *http.Request) bool {
