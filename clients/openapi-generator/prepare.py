@@ -120,7 +120,11 @@ def simplify_response(operation, schemas):
 def simplify_operation(operation, schemas):
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if "$ref" in body:
-        schemas[body["$ref"].rsplit("/", 1)[1]]["x-body"] = True
+        schema = schemas[body["$ref"].rsplit("/", 1)[1]]
+        schema["x-body"] = True
+        # The required fields first, in the order of the document: constructors take them so.
+        required = {name: schema["properties"][name] for name in schema.get("required", [])}
+        schema["properties"] = required | schema["properties"]
     parameters = operation.get("parameters", [])
     operation["x-keyed"] = any(parameter.get("name") == "Idempotency-Key" for parameter in parameters)
     parameters = [parameter for parameter in parameters if parameter.get("in") in ("path", "query")]
