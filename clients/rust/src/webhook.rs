@@ -18,10 +18,6 @@ use crate::models::WebhookEnvelope;
 use crate::secret::Secret;
 use crate::signing::hmac_hex;
 
-/// Longest body that the extractors read. Envelopes are much smaller.
-#[cfg(any(feature = "axum", feature = "poem"))]
-const BODY_LIMIT: usize = 1 << 20;
-
 /// A genuine webhook, as an argument of a handler.
 ///
 /// Deduplicate on `event_id`, answer quickly, and answer 200 to event types that you do not act on.

@@ -1,13 +1,13 @@
 //! Extractor for axum.
 
-use axum::body::to_bytes;
-use axum::extract::{FromRef, FromRequest, Request};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum_core::extract::{FromRef, FromRequest, Request};
+use axum_core::response::{IntoResponse, Response};
+use bytes::Bytes;
+use reqwest::StatusCode;
 
-use super::{BODY_LIMIT, Verifier, Webhook, WebhookError};
+use super::{Verifier, Webhook, WebhookError};
 
-/// Verifies the request with the [`Verifier`] in the router's state.
+/// Verifies the request with the [`Verifier`] in the router's state. The router's limit of bodies applies.
 impl<S> FromRequest<S> for Webhook
 where
     Verifier: FromRef<S>,
@@ -16,9 +16,9 @@ where
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Webhook, Response> {
-        let (parts, body) = request.into_parts();
-        let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| StatusCode::BAD_REQUEST.into_response())?;
-        let event = Verifier::from_ref(state).verify(&parts.headers, &body);
+        let headers = request.headers().clone();
+        let body = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        let event = Verifier::from_ref(state).verify(&headers, &body);
         event.map(Webhook).map_err(IntoResponse::into_response)
     }
 }

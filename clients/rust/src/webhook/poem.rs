@@ -4,7 +4,10 @@ use poem::error::ResponseError;
 use poem::http::StatusCode;
 use poem::{FromRequest, Request, RequestBody, Result};
 
-use super::{BODY_LIMIT, Verifier, Webhook, WebhookError};
+use super::{Verifier, Webhook, WebhookError};
+
+/// Longest body. Envelopes are much smaller.
+const BODY_LIMIT: usize = 1 << 20;
 
 /// Verifies the request with the [`Verifier`] that `EndpointExt::data` has added.
 impl<'a> FromRequest<'a> for Webhook {
