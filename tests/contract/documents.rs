@@ -5,8 +5,32 @@ use std::path::Path;
 use crate::support::repository;
 
 /// Directories whose paths the documents name.
-const ROOTS: [&str; 11] =
-    ["src/", "events/", "projections/", "crates/", "tests/", "benches/", "examples/", "docs/", "deploy/", "migrations/", ".ci/"];
+const ROOTS: [&str; 12] = [
+    "src/",
+    "events/",
+    "projections/",
+    "crates/",
+    "clients/",
+    "tests/",
+    "benches/",
+    "examples/",
+    "docs/",
+    "deploy/",
+    "migrations/",
+    ".ci/",
+];
+/// Directories whose documents link to others.
+const LINKING: [&str; 9] = [
+    "",
+    "docs/",
+    "docs/decisions/",
+    "deploy/",
+    "clients/",
+    "clients/go/",
+    "clients/python/",
+    "clients/rust/",
+    "clients/typescript/",
+];
 /// Documents whose paths must exist today, with all of `docs/` and of the crates. Decisions and the changelog name files of
 /// their time.
 const MAPS: [&str; 6] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "VERSIONING.md", "deploy/README.md"];
@@ -51,7 +75,7 @@ fn expanded(path: &str) -> Vec<String> {
 #[test]
 fn every_link_between_documents_leads_to_a_file() {
     let mut broken = vec![];
-    for document in ["", "docs/", "docs/decisions/", "deploy/"].into_iter().flat_map(documents) {
+    for document in LINKING.into_iter().flat_map(documents) {
         let text = read(&document);
         let directory = Path::new(&document).parent().unwrap();
         let local = links(&text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('/'));

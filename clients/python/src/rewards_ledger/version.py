@@ -1,0 +1,3 @@
+"""Version of this library."""
+
+VERSION = "0.1.0"
