@@ -239,6 +239,25 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
+func TestAnAttemptWithoutAResponseTimesOut(t *testing.T) {
+	attempts := make(chan struct{}, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		attempts <- struct{}{}
+		<-r.Context().Done() // until the client hangs up
+	}))
+	defer server.Close()
+	policy := RetryPolicy{Attempts: 2, FirstPause: time.Microsecond}
+	client, err := New(server.URL, Credentials{}, WithRetryPolicy(policy), WithTimeout(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.GetOrder(context.Background(), 1)
+	var connection *ConnectionError
+	if !errors.As(err, &connection) || !errors.Is(err, context.DeadlineExceeded) || len(attempts) != 2 {
+		t.Errorf("%d attempts, %v", len(attempts), err)
+	}
+}
+
 func TestTheContextEndsThePauses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client, requests := serve(t, Credentials{}, func(w http.ResponseWriter) {

@@ -1,5 +1,7 @@
 //! Retries against a real server.
 
+use std::time::Duration;
+
 use rewards_ledger_client::models::{ErrorCode, Login};
 use rewards_ledger_client::{Client, Credentials, Error, RetryPolicy};
 use serde_json::json;
@@ -71,6 +73,18 @@ async fn without_retries_each_request_is_sent_once() {
     let (client, log) = serve(Credentials::Anonymous, [refuse(503, "E_UNAVAILABLE")]).await;
     client.with_retries(RetryPolicy::NEVER).get_order(1).await.unwrap_err();
     assert_eq!(log.all().len(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_without_a_response_times_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let accepting = tokio::spawn(async move { [listener.accept().await.unwrap(), listener.accept().await.unwrap()] });
+    let client = Client::new(&base, Credentials::Anonymous).unwrap();
+    let client = client.with_retries(RetryPolicy { attempts: 2, ..QUICK }).with_timeout(Duration::from_millis(300));
+    let error = client.get_order(1).await.unwrap_err();
+    assert!(matches!(&error, Error::Connection { source, .. } if source.is_timeout()), "{error}");
+    accepting.await.unwrap();
 }
 
 #[tokio::test]
