@@ -4,6 +4,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use super::{directory, err, out, program, run};
+use crate::support::program::OPERATOR_TOKEN;
 
 /// Answers one request after the other, hangs up where the answer is empty, and returns the requests' headers.
 async fn serve(listener: TcpListener, answers: &[&str]) -> Vec<String> {
@@ -50,7 +51,7 @@ async fn an_operators_post_without_an_answer_is_not_repeated() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = tokio::spawn(serve(listener, &[""]));
     let mut command = program(directory.path());
-    command.args(["admin", "--url", &url, "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", "token");
+    command.args(["admin", "--url", &url, "account", "create", "Acme"]).env("LEDGER_OPERATOR_TOKEN", OPERATOR_TOKEN);
     let called = run(&mut command).await;
     // The listener is gone after one request, so a second one would fail with another cause.
     let said = err(&called);
