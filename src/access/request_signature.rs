@@ -1,43 +1,9 @@
 //! Signatures of client requests (specification, "HMAC request signing"): the canonical string and its HMAC-SHA256.
 //!
-//! The functions are pure. Signer and verifier share them.
+//! The functions are pure. Signer and verifier share them: the signer is the client library.
 
-use std::fmt::Display;
-
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Digest, Sha256};
+pub use rewards_ledger_client::signing::{canonical_string, header, sign};
 use subtle::ConstantTimeEq;
-
-/// Returns the five lines that the client signs.
-///
-/// `path` and `query` are the raw text of the request, without any decoding. The path loses its trailing slashes. The
-/// pairs of the query are sorted by key (a stable sort), a bare `k` becomes `k=`, and empty pairs are dropped.
-/// `timestamp` is the text after `t=` in the header.
-pub fn canonical_string(method: &str, path: &str, query: Option<&str>, body: &[u8], timestamp: impl Display) -> String {
-    let path = match path.trim_end_matches('/') {
-        "" => "/",
-        path => path,
-    };
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    let mut pairs: Vec<(&str, &str)> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
-    pairs.sort_by_key(|(key, _)| *key);
-    let query = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&");
-    let body = hex::encode(Sha256::digest(body));
-    format!("{}\n{path}\n{query}\n{body}\n{timestamp}", method.to_ascii_uppercase())
-}
-
-/// Returns the HMAC-SHA256 of a canonical string in lowercase hex. The key is the text of the secret as it was shown.
-pub fn sign(secret: &str, canonical: &str) -> String {
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(secret.as_bytes())
-        .unwrap_or_else(|_| unreachable!("HMAC takes a key of any length"));
-    mac.update(canonical.as_bytes());
-    hex::encode(mac.finalize().into_bytes())
-}
-
-/// Returns the value of `X-Signature`: `t=<unix_seconds>,v1=<signature_hex>`.
-pub fn header(timestamp: i64, signature: &str) -> String {
-    format!("t={timestamp},v1={signature}")
-}
 
 /// Maximum difference between the timestamp and the server's time, in seconds, in either direction.
 pub const TOLERANCE_SECS: u64 = 300;
@@ -98,6 +64,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use proptest::prelude::*;
+    use sha2::{Digest, Sha256};
 
     use super::*;
 

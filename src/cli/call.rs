@@ -34,7 +34,7 @@ pub struct CallArgs {
     /// Sign the request with this signing secret [default: not signed]
     #[arg(long, env = "LEDGER_SIGNING_SECRET", value_name = "SECRET", value_parser = private)]
     signing_secret: Option<Secret>,
-    /// Send this idempotency key, so that a POST can be repeated safely [default: none]
+    /// Send this idempotency key with a POST, so that it can be repeated safely [default: random, with an API key]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Also print the response headers

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use chrono::Utc;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
+use rewards_ledger_client::{Credentials, Request, RetryPolicy};
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::access::request_signature::{canonical_string, header, sign};
 use crate::secrets::seal::Secret;
 
-/// Timeout of a request; longer than the service's own deadlines.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Retries for a person who waits: they take less than a second, unless the service asks for a longer pause.
+const RETRIES: RetryPolicy =
+    RetryPolicy { attempts: 3, first_pause: Duration::from_millis(200), longest_pause: Duration::from_secs(5) };
 
 /// Credentials that a client sends.
 #[derive(Clone, Debug)]
@@ -21,12 +22,12 @@ pub enum Caller {
     Client { api_key: String, api_secret: Secret, signing_secret: Option<Secret> },
 }
 
-/// HTTP client for one service and one caller.
+/// HTTP client for one service and one caller: the library that clients use, with credentials of any kind.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
-    base: Url,
-    caller: Option<Caller>,
+    transport: rewards_ledger_client::Client,
+    /// Whether every POST gets an idempotency key. Those of the client API take one; others may not.
+    is_keyed: bool,
 }
 
 /// A response of any status.
@@ -69,11 +70,22 @@ impl Body {
 
 impl Client {
     pub fn new(base: &Url, caller: Option<Caller>) -> anyhow::Result<Client> {
-        let http = reqwest::Client::builder().timeout(DEADLINE).redirect(reqwest::redirect::Policy::none()).build()?;
-        Ok(Client { http, base: base.clone(), caller })
+        let is_keyed = matches!(caller, Some(Caller::Client { .. }));
+        let credentials = match caller {
+            None => Credentials::Anonymous,
+            Some(Caller::Operator(token)) => Credentials::access_token(token.expose()),
+            Some(Caller::Client { api_key, api_secret, signing_secret: None }) => {
+                Credentials::api_key(api_key, api_secret.expose())
+            }
+            Some(Caller::Client { api_key, api_secret, signing_secret: Some(signing_secret) }) => {
+                Credentials::signed(api_key, api_secret.expose(), signing_secret.expose())
+            }
+        };
+        let transport = rewards_ledger_client::Client::new(base.as_str(), credentials)?.with_retries(RETRIES);
+        Ok(Client { transport, is_keyed })
     }
 
-    /// Sends one request. `path` starts with a slash and may have a query.
+    /// Sends a request, and again when that is safe. `path` starts with a slash and may have a query.
     ///
     /// # Errors
     /// If no response arrives. A response of any status is not an error.
@@ -84,22 +96,9 @@ impl Client {
         body: Option<Body>,
         further: &[(HeaderName, &str)],
     ) -> anyhow::Result<Reply> {
-        let url = self.url(path)?;
-        let mut request = self.http.request(method.clone(), url.clone());
-        for (name, value) in self.headers(&method, &url, body.as_ref().map_or(&[], |body| &body.bytes))? {
-            request = request.header(name, value);
-        }
-        for (name, value) in further {
-            request = request.header(name, *value);
-        }
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, body.content_type).body(body.bytes);
-        }
-        let no_answer = || format!("no response from {}", self.base);
-        let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.text().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        Ok(Reply { status, headers, body })
+        let reply = self.exchange(method, path, body, further).await?;
+        let body = String::from_utf8_lossy(&reply.body).into_owned();
+        Ok(Reply { status: reply.status, headers: reply.headers, body })
     }
 
     /// Sends a GET request and returns the body, or none for a 404 response.
@@ -107,24 +106,39 @@ impl Client {
     /// # Errors
     /// If no response arrives, or one with a status other than 2xx or 404.
     pub async fn bytes(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
-        let url = self.url(path)?;
-        let mut request = self.http.get(url.clone());
-        for (name, value) in self.headers(&Method::GET, &url, &[])? {
-            request = request.header(name, value);
-        }
-        let no_answer = || format!("no response from {}", self.base);
-        let response = request.send().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let bytes = response.bytes().await.map_err(reqwest::Error::without_url).with_context(no_answer)?;
-        match status {
+        let reply = self.exchange(Method::GET, path, None, &[]).await?;
+        match reply.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(bytes.into())),
+            status if status.is_success() => Ok(Some(reply.body)),
             status => {
-                let refused = Reply { status, headers, body: String::from_utf8_lossy(&bytes).into_owned() };
+                let body = String::from_utf8_lossy(&reply.body).into_owned();
+                let refused = Reply { status, headers: reply.headers, body };
                 refused.data().with_context(|| format!("cannot fetch {path}"))?;
                 Ok(None)
             }
         }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Body>,
+        further: &[(HeaderName, &str)],
+    ) -> anyhow::Result<rewards_ledger_client::Reply> {
+        let mut request = Request::new(method, path);
+        if self.is_keyed && request.method == Method::POST {
+            request = request.idempotency_key(&Uuid::new_v4().to_string())?;
+        }
+        if let Some(body) = body {
+            request = request.body(body.content_type, body.bytes);
+        }
+        for (name, value) in further {
+            let value =
+                HeaderValue::from_str(value).map_err(|_| anyhow!("the header {name} has characters that are not allowed"))?;
+            request.headers.insert(name, value);
+        }
+        Ok(self.transport.send(&request).await?)
     }
 
     /// Sends a JSON request and returns the response's `data`, or its whole body if it has no `data`.
@@ -137,37 +151,12 @@ impl Client {
 
     /// Appends a path to the base URL. The path goes onto the wire as given.
     pub fn url(&self, path: &str) -> anyhow::Result<Url> {
-        if !path.starts_with('/') {
-            bail!("the path {path:?} must start with a slash");
-        }
-        let text = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
-        Url::parse(&text).with_context(|| format!("{path:?} is not a path"))
+        Ok(self.transport.url(path)?)
     }
 
     /// Returns the headers that authenticate the caller, including a signature if the caller has a signing secret.
     pub fn headers(&self, method: &Method, url: &Url, body: &[u8]) -> anyhow::Result<Vec<(HeaderName, HeaderValue)>> {
-        let value = |text: &str| {
-            let mut value = HeaderValue::from_str(text)
-                .map_err(|_| anyhow!("a key, secret or token has characters that are not allowed in a header"))?;
-            value.set_sensitive(true);
-            Ok::<_, anyhow::Error>(value)
-        };
-        let mut headers = Vec::new();
-        match &self.caller {
-            None => {}
-            Some(Caller::Operator(token)) => headers.push((AUTHORIZATION, value(&format!("Bearer {}", token.expose()))?)),
-            Some(Caller::Client { api_key, api_secret, signing_secret }) => {
-                headers.push((HeaderName::from_static("x-api-key"), value(api_key)?));
-                headers.push((HeaderName::from_static("x-api-secret"), value(api_secret.expose())?));
-                if let Some(secret) = signing_secret {
-                    let now = Utc::now().timestamp();
-                    let canonical = canonical_string(method.as_str(), url.path(), url.query(), body, now);
-                    let signature = header(now, &sign(secret.expose(), &canonical));
-                    headers.push((HeaderName::from_static("x-signature"), value(&signature)?));
-                }
-            }
-        }
-        Ok(headers)
+        Ok(self.transport.authentication(method, url, body)?)
     }
 }
 

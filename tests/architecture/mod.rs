@@ -21,8 +21,8 @@ const OPENERS: [&str; 8] = ["What ", "Who ", "Whose ", "Which ", "How ", "Of ", 
 
 /// Functions that may be longer, as `file: name`.
 const LONG_FUNCTIONS: [&str; 0] = [];
-/// Files that may be longer.
-const LONG_FILES: [&str; 0] = [];
+/// Files that may be longer: they are generated.
+const LONG_FILES: [&str; 2] = ["clients/rust/src/models.rs", "clients/rust/src/operations.rs"];
 
 #[test]
 fn imports_follow_the_arrows_of_the_diagram() {

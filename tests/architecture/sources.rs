@@ -41,6 +41,7 @@ pub fn crates() -> Vec<Package> {
     for name in ["events", "projections"] {
         roots.push((Some(name.to_owned()), format!("{name}/src")));
     }
+    roots.push((Some("rewards-ledger-client".to_owned()), "clients/rust/src".to_owned()));
     for name in names_in("crates") {
         roots.push((Some(name.clone()), format!("crates/{name}/src")));
     }

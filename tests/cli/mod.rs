@@ -9,6 +9,7 @@ mod operators;
 mod payouts;
 mod promises;
 mod remote;
+mod repeated;
 mod roles;
 mod secrets;
 mod serve;

@@ -20,7 +20,17 @@ const ROOTS: [&str; 12] = [
     ".ci/",
 ];
 /// Directories whose documents link to others.
-const LINKING: [&str; 7] = ["", "docs/", "docs/decisions/", "deploy/", "clients/", "clients/python/", "clients/typescript/"];
+const LINKING: [&str; 9] = [
+    "",
+    "docs/",
+    "docs/decisions/",
+    "deploy/",
+    "clients/",
+    "clients/go/",
+    "clients/python/",
+    "clients/rust/",
+    "clients/typescript/",
+];
 /// Documents whose paths must exist today, with all of `docs/` and of the crates. Decisions and the changelog name files of
 /// their time.
 const MAPS: [&str; 7] =

@@ -1,0 +1,3 @@
+module rewards-ledger.example/client
+
+go 1.19
