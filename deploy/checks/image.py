@@ -38,6 +38,7 @@ class Buildah:
         self.command = [need("buildah"), "--storage-driver", "vfs", "--root", where / "storage", "--runroot", where / "run"]
         # Holds the caches of the first stage.
         self.environment = {**os.environ, "TMPDIR": str(where)}
+        self.trees = {}
 
     def __call__(self, *arguments):
         return run(*self.command, *arguments, env=self.environment).stdout.strip()
@@ -49,7 +50,10 @@ class Buildah:
         self("commit", "--quiet", container, name)
 
     def tree(self, name):
-        return pathlib.Path(self("mount", self("from", "--pull-never", name)))
+        """Returns the directory of an image's tree, which containers share, because none writes to it."""
+        if name not in self.trees:
+            self.trees[name] = pathlib.Path(self("mount", self("from", "--pull-never", name)))
+        return self.trees[name]
 
     def config(self, name):
         return json.loads(self("inspect", "--type", "image", name))["Docker"]["config"]
