@@ -111,14 +111,17 @@ async fn one_run_is_in_progress_at_a_time_and_a_dead_one_counts_as_interrupted()
 }
 
 #[tokio::test]
-async fn a_node_that_stops_ends_its_verification() {
+async fn of_two_starts_one_succeeds_and_a_node_that_stops_ends_its_verification() {
     let node = Node::start().await;
     node.setup().await;
-    // The lock of a rebuild makes the verification wait.
-    let mut rebuild = node.admin().await;
-    sqlx::query("SELECT pg_advisory_lock($1)").bind(0x6c65_6467_6175_6469_i64).execute(&mut rebuild).await.unwrap();
-    let run = node.operator("POST", "/audit-runs", Value::Null).await.data(201);
+    // The verification reads the structure of this table first, and waits for the lock.
+    let mut admin = node.admin().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE beneficiaries IN ACCESS EXCLUSIVE MODE").execute(&mut admin).await.unwrap();
+    let start = || node.operator("POST", "/audit-runs", Value::Null);
+    let (one, other) = tokio::join!(start(), start());
+    let (run, refused) = if one.status == 201 { (one, other) } else { (other, one) };
+    refused.refused(409, "E_CONFLICT");
+    let path = format!("/audit-runs/{}", run.data(201)["id"]);
     node.stopping.cancel();
-    let path = format!("/audit-runs/{}", run["id"]);
     until("the run has ended", async || node.operator("GET", &path, Value::Null).await.data(200)["status"] == "stopped").await;
 }
