@@ -27,6 +27,7 @@ mod sign_in;
 mod site;
 mod visit;
 
+use poem::http::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::one_click::OneClick;
@@ -46,4 +47,9 @@ pub fn build(api: Inner, settings: PageSettings, stop: CancellationToken) -> Pag
     let PageSettings { has_open_id, one_click } = settings;
     let site = one_click::add(site::Site::new(api), one_click);
     console::add(portal::add(site, stop.clone()), has_open_id, stop).finish()
+}
+
+/// Returns the routes of all pages and assets: paths as in an OpenAPI document, each with its methods.
+pub fn routes() -> Vec<(String, Vec<Method>)> {
+    build(Inner::closed(), PageSettings::default(), CancellationToken::new()).methods
 }
