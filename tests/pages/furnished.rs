@@ -145,7 +145,7 @@ impl Furnished {
     /// running replay.
     async fn webhooks_and_orders(&mut self) {
         let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(500, hostile("response"))).await;
-        let events = json!(["order.created", "order.delivered", "order.cancelled", "order.delayed"]);
+        let events = json!(["order.created", "order.delivered", "order.partially_delivered", "order.cancelled"]);
         let hook = json!({"name": hostile("webhook"), "url": receiver.url(), "events": events});
         let hook = self.by_client("POST", "/webhooks", hook).await["id"].as_i64().unwrap();
         let off = json!({"name": "Off", "url": receiver.url(), "events": events});

@@ -85,14 +85,14 @@ impl World {
             ("{shard}", 5),
         ]);
         let last = rows.end - 1;
-        let lines: String = rows.clone().map(|row| format!("2026-01-31,{row}.00,EUR,wire {row}\n")).collect();
+        let lines: String = rows.clone().map(|row| format!("2026-01-31,{row}.50,EUR,wire {row}\n")).collect();
         for row in rows {
             self.people(row).await;
             things.extend(self.catalogue(row).await);
             things.extend(self.webhooks(row).await);
             things.extend(self.movements(row).await);
             if row < last {
-                self.import(&format!("2026-01-30,{row}.00,EUR,x\n")).await;
+                self.import(&format!("2026-01-30,{row}.50,EUR,x\n")).await;
             }
         }
         things.insert("bank-statements", self.import(&lines).await);

@@ -84,7 +84,6 @@ async fn the_console_works_without_scripts() {
     let (node, setup, _) = set_up().await;
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     let order = node.client(&setup.client, "POST", "/orders", order).await.data(201);
-    node.publish().await;
     let admin = node.console_user(Role::Admin).await;
     in_browser((390, 3_000), false, |browser| async move {
         browser.open(&format!("{}/console", node.url())).await;
@@ -95,6 +94,7 @@ async fn the_console_works_without_scripts() {
         browser.fill("Reason", "ordered twice").await;
         browser.press("Cancel the order").await;
         browser.sees("The order is cancelled.").await;
+        node.publish().await;
         browser.press("Accounts").await;
         browser.press("New account").await;
         browser.fill("Name", "Globex").await;
