@@ -124,7 +124,7 @@ fn of_console() -> Vec<Action> {
             "card_number,voucher_reference_number,denomination\nA,VCH-A,10\n",
             200,
         ),
-        action("/console/products/{products}/vouchers/void", ADMIN, "references=VCH-A&reason=r", 200),
+        action("/console/products/{products}/vouchers/void", ADMIN, "vouchers=VCH-A&reason=r", 200),
         action("/console/products/{products}/threshold", ADMIN, "denomination=10.00&threshold=5", 303),
         action("/console/products/{products}/discounts", ADMIN, "account_id={accounts}&discount=1.00", 303),
         action("/console/products/{products}/state", ADMIN, "is_active=false", 303),

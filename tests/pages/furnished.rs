@@ -21,8 +21,9 @@ pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42
 /// End of every hostile text: it ends an attribute, and opens an element with a script.
 pub const ATTACK: &str = "\"'><img data-injected src=x onerror=window.injected=1>";
 
-/// Texts that both kinds of pages show, by the field in which they are stored.
-pub const OF_BOTH: [&str; 14] = [
+/// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as metadata and
+/// the reasons of adjustments.
+pub const OF_BOTH: [&str; 13] = [
     "category",
     "product",
     "brand",
@@ -31,7 +32,6 @@ pub const OF_BOTH: [&str; 14] = [
     "key",
     "webhook",
     "reference",
-    "metadata",
     "cancellation",
     "payout",
     "failure",
@@ -39,7 +39,7 @@ pub const OF_BOTH: [&str; 14] = [
     "funding",
 ];
 pub const OF_PORTAL: [&str; 2] = ["beneficiary", "program"];
-pub const OF_CONSOLE: [&str; 8] = ["account", "note", "rejection", "adjustment", "token", "line", "text", "incoming"];
+pub const OF_CONSOLE: [&str; 7] = ["account", "note", "rejection", "token", "line", "text", "incoming"];
 
 /// Returns a text for a field that tries to run a script.
 pub fn hostile(field: &str) -> String {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{check, in_browser};
-use crate::support::node::{Node, PASSWORD, User};
+use crate::support::node::{AMPLE_LIMITS, Node, PASSWORD, User};
 
 /// An account with an owner, and orders in several states.
 async fn populated(node: &Node) -> User {
@@ -63,4 +63,26 @@ async fn an_order_is_cancelled_without_scripts_on_a_phone() {
         assert_eq!(browser.complaints().await, Vec::<Value>::new());
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_visitor_above_a_limit_reads_why_and_until_when() {
+    let limits = format!("{AMPLE_LIMITS},user-login=1/1h,login=3/60s");
+    let node = Node::with_limits(limits.parse().unwrap()).await;
+    let user = node.user(node.account("Acme").await.account_id, "viewer").await;
+    let sign_in = async || {
+        let form = reqwest::Client::new().post(format!("{}/portal/login", node.url())).header("Origin", node.url());
+        let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+        let answer = form.body(format!("email={}&password=x", user.email)).send().await.unwrap();
+        let retry_after = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().parse::<u32>().unwrap());
+        (answer.status().as_u16(), retry_after, answer.text().await.unwrap())
+    };
+    let mut refused = sign_in().await;
+    while refused.0 != 429 {
+        assert_eq!(refused.0, 401);
+        refused = sign_in().await;
+    }
+    let (_, retry_after, page) = refused;
+    assert!(retry_after.is_some_and(|seconds| seconds > 0), "{retry_after:?}");
+    assert!(page.contains("Too many") && page.contains("Try again in"), "{page}");
 }
