@@ -268,13 +268,21 @@ impl Serve {
         Ok(cookie.split(';').next().unwrap_or_default().to_owned())
     }
 
-    /// Reads a page for people. Returns the time and the size of the page in bytes.
-    pub async fn look_at(&self, cookie: &str, path: &str) -> Result<(Duration, usize)> {
+    /// Imports a bank statement from a CSV. Returns its id.
+    pub async fn import(&self, csv: &str) -> Result<i64> {
+        let request = self.http.post(format!("http://{}/admin/v1/reconciliation/statements", self.address));
+        let response = request.bearer_auth(OPERATOR_TOKEN).header("Content-Type", "text/csv").body(csv.to_owned()).send().await?;
+        let answer: Value = serde_json::from_str(&response.error_for_status()?.text().await?)?;
+        answer["data"]["id"].as_i64().context("a statement's id")
+    }
+
+    /// Reads a page for people, or something that it shows. Returns the time, and the content.
+    pub async fn look_at(&self, cookie: &str, path: &str) -> Result<(Duration, Vec<u8>)> {
         let started = Instant::now();
         let response = self.http.get(format!("http://{}{path}", self.address)).header("cookie", cookie).send().await?;
         ensure!(response.status() == 200, "{path} answers {}", response.status());
-        let page = response.text().await?;
-        Ok((started.elapsed(), page.len()))
+        let page = response.bytes().await?.to_vec();
+        Ok((started.elapsed(), page))
     }
 
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use poem::endpoint::BoxEndpoint;
-use poem::{Endpoint, Request, Response, Result};
+use poem::endpoint::{BoxEndpoint, make_sync};
+use poem::http::StatusCode;
+use poem::{Endpoint, EndpointExt, IntoResponse, Request, Response, Result};
 
 use super::edge::enveloped;
 
@@ -26,6 +27,11 @@ impl fmt::Debug for Inner {
 impl Inner {
     pub(super) fn new(routes: BoxEndpoint<'static, Response>, shows_outbox: bool) -> Inner {
         Inner { routes: Arc::new(routes), shows_outbox }
+    }
+
+    /// Creates an API that refuses every request. It suffices to list the routes of the pages.
+    pub fn closed() -> Inner {
+        Inner::new(make_sync(|_| StatusCode::SERVICE_UNAVAILABLE.into_response()).boxed(), false)
     }
 
     /// Handles a request of an admitted caller. Errors are in the error envelope, as clients get them.

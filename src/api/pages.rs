@@ -94,7 +94,12 @@ impl<E: Endpoint<Output = Response>> Endpoint for ErrorPagesEndpoint<E> {
         if envelope["error"]["code"] == Code::TwoFactorEnrolment.as_str() {
             return Ok(Response::builder().status(StatusCode::SEE_OTHER).header(header::LOCATION, enrolment).finish());
         }
-        let page = error_page(&path, response.status(), &envelope["error"]);
+        let error = match &envelope["error"] {
+            // Above a rate limit, the body is flat.
+            Value::String(code) => &json!({"code": code, "message": envelope["message"]}),
+            error => error,
+        };
+        let page = error_page(&path, response.status(), error);
         response.set_body(page);
         Ok(response.set_content_type("text/html; charset=utf-8"))
     }

@@ -34,6 +34,13 @@ struct Detail {
     messages: Option<BTreeMap<String, Vec<String>>>,
 }
 
+/// Body of a response to a request above a rate limit.
+#[derive(Deserialize)]
+struct Limited {
+    error: String,
+    message: String,
+}
+
 impl Refusal {
     pub fn new(status: StatusCode, code: &str, message: &str) -> Refusal {
         Refusal { status, code: code.to_owned(), message: message.to_owned(), messages: BTreeMap::new(), retry_after: None }
@@ -76,10 +83,13 @@ impl Refusal {
     }
 
     fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        if let Ok(Limited { error, message }) = serde_json::from_slice(body) {
+            return Refusal { retry_after, ..Refusal::new(status, &error, &message) };
+        }
         let Ok(Envelope { error }) = serde_json::from_slice(body) else {
             return Refusal::new(status, "E_INTERNAL", "The service failed. Try again.");
         };
-        let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         Refusal { status, code: error.code, message: error.message, messages: error.messages.unwrap_or_default(), retry_after }
     }
 }
@@ -185,6 +195,10 @@ mod tests {
         let refusal = Answered::read(response).await.unwrap_err();
         assert_eq!((refusal.code.as_str(), refusal.retry_after), ("E_VALIDATION_FAILURE", Some(7)));
         assert_eq!(refusal.messages["quantity"], ["is required"]);
+        let limited = r#"{"error":"rate_limit_exceeded","message":"Too many logins.","retry_after":9}"#;
+        let limited = Response::builder().status(StatusCode::TOO_MANY_REQUESTS).header("Retry-After", 9).body(limited);
+        let refusal = Answered::read(limited).await.unwrap_err();
+        assert_eq!((refusal.message.as_str(), refusal.retry_after), ("Too many logins.", Some(9)));
         let broken = Response::builder().status(StatusCode::BAD_GATEWAY).body("<html>");
         assert_eq!(Answered::read(broken).await.unwrap_err().code, "E_INTERNAL");
     }

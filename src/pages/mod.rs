@@ -27,6 +27,7 @@ mod sign_in;
 mod site;
 mod visit;
 
+use poem::http::Method;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::one_click::OneClick;
@@ -57,4 +58,9 @@ pub fn build(api: Inner, settings: PageSettings, heartbeats: Heartbeats, stop: C
     let site = one_click::add(site::Site::new(api), one_click);
     let site = STARTS.into_iter().fold(site, |site, path| site.get(path, move |_| std::future::ready(Ok(redirect(start)))));
     console::add(portal::add(site, heartbeats, stop.clone()), has_open_id, stop).finish()
+}
+
+/// Returns the routes of all pages and assets: paths as in an OpenAPI document, each with its methods.
+pub fn routes() -> Vec<(String, Vec<Method>)> {
+    build(Inner::closed(), PageSettings::default(), CancellationToken::new()).methods
 }

@@ -13,7 +13,7 @@ const KEPT: usize = 60;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minute {
     /// Number of the minute since the Unix epoch.
-    number: i64,
+    pub number: i64,
     pub requests: u64,
     /// Number of requests that were answered with a 5xx status.
     pub failures: u64,

@@ -68,6 +68,8 @@ async fn the_demo_keeps_running_and_the_command_that_it_prints_works() {
     assert_eq!(shown.status(), 200);
     assert!(shown.text().await.unwrap().contains("<html"), "{page}");
 
+    the_links_sign_in_and_lead_to_the_story(&told).await;
+
     // Parsed as a shell does: a URL and headers, in single quotes.
     let curl = told.split_once("curl '").expect("a curl").1;
     let mut quoted = curl.split('\'').step_by(2).map(str::to_owned).collect::<Vec<_>>();
@@ -86,4 +88,31 @@ async fn the_demo_keeps_running_and_the_command_that_it_prints_works() {
     kill(Pid::from_raw(demo.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     assert!(tokio::time::timeout(DEADLINE, demo.wait()).await.expect("in time").unwrap().success());
+}
+
+/// Follows the links that sign in with one click, and finds the demo's story behind them.
+async fn the_links_sign_in_and_lead_to_the_story(told: &str) {
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let stories: [(&str, &str, &[&str]); 2] = [
+        ("portal", "/portal/orders", &["good\">Delivered<", "wait\">Delayed<", "bad\">Cancelled<"]),
+        ("console", "/console/approvals", &["Funding", "25\u{202f}000.00"]),
+    ];
+    for (pages, page, texts) in stories {
+        let link = told.lines().find_map(|line| line.trim().strip_prefix(pages)?.trim().strip_prefix("http")).expect(pages);
+        let link = format!("http{link}");
+        let wrong = http.get(format!("{link}x")).send().await.unwrap();
+        assert_eq!((wrong.status().as_u16(), wrong.headers().get("set-cookie")), (404, None), "{link}x");
+        let entered = http.get(&link).send().await.unwrap();
+        let (status, headers) = (entered.status().as_u16(), entered.headers().clone());
+        assert_eq!((status, headers["location"].to_str().unwrap()), (303, &*format!("/{pages}")), "{link}");
+        let cookie = headers["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+        let base = link.split_once(&format!("/{pages}/demo")).unwrap().0;
+        for (path, texts) in [(format!("/{pages}"), &["Sign out"][..]), (page.to_owned(), texts)] {
+            let shown = http.get(format!("{base}{path}")).header("Cookie", cookie).send().await.unwrap();
+            assert_eq!(shown.status(), 200, "{path}");
+            let shown = shown.text().await.unwrap();
+            let missing: Vec<_> = texts.iter().filter(|text| !shown.contains(**text)).collect();
+            assert!(missing.is_empty(), "{path} does not show {missing:?}: {shown}");
+        }
+    }
 }

@@ -9,12 +9,10 @@ use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
 use super::console::enter;
+use super::furnished::PNG;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};
-
-/// A picture of one pixel.
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Writes a file for an upload.
 fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
@@ -195,6 +193,44 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.sees("The payout is settled.").await;
         browser.press(&format!("Wallet {}", setup.wallet_id)).await;
         browser.press(&format!("Payout {payout}")).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payout_that_fails_returns_to_the_wallet_and_a_rejected_change_moves_nothing() {
+    let node = Node::supervised("EUR=2000").await;
+    let setup = node.setup().await;
+    let payout = request_payout(&node, &setup).await;
+    let fund = json!({"amount": "2500.00", "reference": "wire-9", "note": "of the shop"});
+    node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(202);
+    in_browser((390, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Finance).await;
+        browser.press("Payouts").await;
+        browser.press("Payouts to settle").await;
+        browser.press(&format!("Payout {payout}")).await;
+        browser.press("The money could not be sent").await;
+        browser.sees("return to wallet").await;
+        browser.fill("Reason", "the account is closed").await;
+        check(&browser, "a payout that fails").await;
+        browser.press("Settle as failed").await;
+        browser.sees("The payout is settled.").await;
+        browser.sees("the account is closed").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.find("//div[@class='figure'][contains(normalize-space(), '000.00')]").await;
+        browser.press("Approvals").await;
+        browser.click("//td//a[starts-with(normalize-space(), 'Approval')]").await;
+        browser.sees("of the shop").await;
+        browser.press("Reject this change").await;
+        browser.fill("Reason", "no such wire").await;
+        check(&browser, "the rejection of a change").await;
+        browser.press("Reject").await;
+        browser.sees("Rejected. Nothing has moved.").await;
+        browser.sees("no such wire").await;
+        let wallet = node.operator("GET", &format!("/wallets/{}", setup.wallet_id), Value::Null).await.data(200);
+        assert_eq!(wallet["balance"], "1000.00");
+        let payout = node.client(&setup.client, "GET", &format!("/payouts/{payout}"), Value::Null).await.data(200);
+        assert_eq!((&payout["status"], &payout["failure_reason"]), (&json!("FAILED"), &json!("the account is closed")));
     })
     .await;
 }

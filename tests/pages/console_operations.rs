@@ -101,6 +101,36 @@ async fn an_auditor_proves_an_order_on_a_phone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_is_proven_as_text_and_as_a_file() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].clone();
+    node.publish().await;
+    let receipt = node.operator("GET", &format!("/orders/{order}/receipt"), Value::Null).await.data(200).to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("receipt.json");
+    std::fs::write(&file, &receipt).unwrap();
+    in_browser((1440, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.press("Transparency log").await;
+        browser.press("Prove the receipt").await;
+        browser.sees("is required, or a file").await;
+        browser.logs_refusal(400).await;
+        check(&browser, "no receipt").await;
+        browser.fill("Or its text", &receipt).await;
+        browser.press("Prove the receipt").await;
+        browser.sees("Proven: the receipt of order").await;
+        check(&browser, "a proof of a text").await;
+        browser.press("Transparency log").await;
+        browser.type_into("//input[@id='file']", file.to_str().unwrap()).await;
+        browser.press("Prove the receipt").await;
+        browser.sees("Proven: the receipt of order").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_that_was_changed_is_not_proven() {
     let node = Node::start().await;
     let setup = node.setup().await;

@@ -1,18 +1,27 @@
 //! The pages: in a real browser as a user does it, and over HTTP for all of them at once.
 
+mod actions;
 mod console;
 mod console_live;
 mod console_money;
 mod console_operations;
+mod console_operators;
 mod console_support;
 mod crawl;
+mod every_page;
+mod furnished;
+mod no_query_per_row;
 mod nodes;
+mod off;
 mod portal;
 mod portal_account;
 mod portal_keys;
+mod portal_orders;
 mod portal_wallets;
 mod portal_webhooks;
 mod sent_twice;
+mod usability;
+mod without_scripts;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -20,10 +29,10 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use futures::FutureExt;
 use serde_json::Value;
 
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, Size};
 
 /// Runs a test in a browser, and ends the browser whatever the outcome is. Does nothing on a machine without a browser.
-async fn in_browser<F: Future<Output = ()>>(size: (u32, u32), scripts: bool, test: impl FnOnce(std::sync::Arc<Browser>) -> F) {
+async fn in_browser<F: Future<Output = ()>>(size: Size, scripts: bool, test: impl FnOnce(std::sync::Arc<Browser>) -> F) {
     let Some(browser) = Browser::with(size, scripts).await else { return };
     let browser = std::sync::Arc::new(browser);
     let outcome = AssertUnwindSafe(test(browser.clone())).catch_unwind().await;
@@ -36,14 +45,31 @@ async fn in_browser<F: Future<Output = ()>>(size: (u32, u32), scripts: bool, tes
 /// Directory for a picture of every page that is checked, for people who change the design.
 const PICTURES: &str = "LEDGER_PAGE_PICTURES";
 
-/// Checks the page that is open: no barrier of WCAG 2.2 AA, no violation of its policy, nothing wider than the window.
+/// Widths at which every page is checked: a phone, and a desk.
+const WIDTHS: [u32; 2] = [390, 1440];
+
+/// Checks the page that is open, at both widths: no barrier of WCAG 2.2 AA, in light and dark, no violation of its policy,
+/// nothing wider than the window.
 async fn check(browser: &Browser, page: &str) {
-    if let Some(directory) = std::env::var_os(PICTURES) {
-        let file = std::path::Path::new(&directory).join(format!("{}.png", page.replace([' ', '/'], "-")));
-        tokio::fs::write(file, browser.picture().await).await.unwrap();
+    let (width, height) = browser.size;
+    for width in WIDTHS {
+        browser.resize((width, height)).await;
+        fits(browser, page).await;
+        assert_eq!(browser.barriers().await, Vec::<String>::new(), "{page}, {width} px");
+        if let Some(directory) = std::env::var_os(PICTURES) {
+            let file = format!("{}-{width}.png", page.replace([' ', '/', '?', '&'], "-"));
+            tokio::fs::write(std::path::Path::new(&directory).join(file), browser.picture().await).await.unwrap();
+        }
     }
-    assert_eq!(browser.barriers().await, Vec::<String>::new(), "{page}");
-    let overflow = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
-    assert_eq!(overflow, 0, "{page} is wider than the window");
+    browser.prefer("prefers-color-scheme", "dark").await;
+    assert_eq!(browser.faint_texts().await, Vec::<String>::new(), "{page}, dark");
+    browser.prefer("prefers-color-scheme", "").await;
+    browser.resize((width, height)).await;
     assert_eq!(browser.complaints().await, Vec::<Value>::new(), "{page}");
+}
+
+/// Checks that the page that is open is no wider than its window.
+async fn fits(browser: &Browser, page: &str) {
+    let overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.run(overflow).await, 0, "{page} is wider than its window");
 }

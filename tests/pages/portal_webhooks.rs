@@ -1,9 +1,12 @@
 //! Webhooks, deliveries and API keys in the portal.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use webhook_client::receiver::ReceiverResponse;
 
+use super::portal_orders::enter;
 use super::{check, in_browser};
 use crate::support::node::{Node, PASSWORD};
+use crate::support::shop::{self, DEADLINE, receiver};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
@@ -73,6 +76,102 @@ async fn an_owner_creates_and_revokes_an_api_key_without_scripts_on_a_phone() {
         browser.press("Revoke the key").await;
         browser.sees("The key is revoked.").await;
         browser.sees("Revoked").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_edits_switches_and_rotates_a_webhook_and_retries_a_delivery() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "thank you".to_owned())).await;
+    let hook = json!({"name": "Shop", "url": receiver.url(), "events": ["order.created"]});
+    let hook = node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&browser, &node, &operator, &format!("/portal/webhooks/{}", hook["id"])).await;
+        browser.press("Edit this webhook").await;
+        browser.fill("Name", "").await;
+        browser.press("Save").await;
+        browser.sees("Name ").await;
+        browser.find("//input[@id='name'][@aria-invalid='true']").await;
+        browser.logs_refusal(400).await;
+        browser.fill("Name", "Till").await;
+        browser.click("//input[@value='order.cancelled']").await;
+        browser.press("Save").await;
+        browser.sees("The change is saved.").await;
+        browser.find("//h1[text()='Till']").await;
+        browser.sees("order.created, order.cancelled").await;
+        browser.press("Switch off").await;
+        browser.press("Switch the webhook off").await;
+        browser.find("//dd//span[text()='Inactive']").await;
+        check(&browser, "a webhook that is off").await;
+        node.project().await;
+        browser.press("Switch on").await;
+        browser.find("//dd//span[text()='Active']").await;
+        browser.press("Rotate the token").await;
+        browser.press("Replace the token").await;
+        browser.sees("The new token signs every delivery from now on.").await;
+        let token = browser.text("//dd//code").await;
+        assert_ne!(token, hook["token"].as_str().unwrap());
+        check(&browser, "a webhook's new token").await;
+        browser.press("To the webhook").await;
+
+        browser.press("All deliveries of this webhook").await;
+        browser.find("//h1[text()='Deliveries']").await;
+        check(&browser, "the deliveries").await;
+        browser.click("//td//a[starts-with(@href, '/portal/webhooks/deliveries/')]").await;
+        browser.find("//dd//span[text()='Failed']").await;
+        browser.press("Retry now").await;
+        browser.sees("The delivery is queued again.").await;
+        node.project().await;
+        assert_eq!(shop::worker(&node.options, &receiver, DEADLINE).once().await.unwrap().delivered, 1);
+        let received = arrived.recv().await.unwrap();
+        received.verify(&token, chrono::Utc::now().timestamp()).expect("signed with the new token");
+        browser.run("location.reload()").await;
+        browser.find("//dd//span[text()='Delivered']").await;
+        browser.sees("thank you").await;
+        browser.press("How to check the signature").await;
+        check(&browser, "a delivery with its response").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_rotates_a_signing_secret_and_deletes_a_beneficiary() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    let hook = json!({"name": "Signed", "url": "https://shop.example/a", "events": ["order.created"],
+        "credential_id": setup.client.credential_id});
+    node.client(&setup.client, "POST", "/webhooks", hook).await;
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(&setup.client, "POST", "/beneficiaries", ada).await.data(201);
+    in_browser((390, 1_800), true, |browser| async move {
+        enter(&browser, &node, &owner, "/portal/api-keys").await;
+        browser.click("//a[@aria-label='Rotate the signing secret of main']").await;
+        browser.find("//h1[text()='Rotate the signing secret?']").await;
+        check(&browser, "the rotation of a signing secret").await;
+        let head = node.head().await;
+        browser.press("Replace the signing secret").await;
+        browser.find("//h1[text()='The new signing secret']").await;
+        browser.sees("it is never shown again").await;
+        assert!(browser.text("//dd//code").await.len() >= 32);
+        assert_eq!(node.head().await, head + 1);
+        check(&browser, "a new signing secret").await;
+
+        browser.open(&format!("{}/portal/beneficiaries/{}", node.url(), ada["id"])).await;
+        browser.press("Delete this beneficiary").await;
+        check(&browser, "the deletion of a beneficiary").await;
+        browser.press("Delete the beneficiary").await;
+        browser.sees("Deleted.").await;
+        browser.sees("You have no beneficiary yet.").await;
+        let gone = node.client(&setup.client, "GET", &format!("/beneficiaries/{}", ada["id"]), Value::Null).await;
+        gone.refused(404, "E_NOT_FOUND");
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! Headless Chromium, driven by WebDriver (W3C), with axe's rules of accessibility.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -29,12 +29,16 @@ impl Drop for Group {
     }
 }
 
-/// A running browser. It ends with [`Browser::quit`], at the latest when this value is
-/// dropped.
+/// Width and height of a window, in CSS pixels.
+pub type Size = (u32, u32);
+
+/// A running browser. It ends with [`Browser::quit`], at the latest when this value is dropped.
 #[derive(Debug)]
 pub struct Browser {
     http: reqwest::Client,
     session: String,
+    /// Size of the window when the browser was started.
+    pub size: Size,
     _driver: Group,
     _profile: tempfile::TempDir,
 }
@@ -47,7 +51,7 @@ impl Browser {
     }
 
     /// Starts the browser with a window of this width and height, with or without scripts.
-    pub async fn with(size: (u32, u32), scripts: bool) -> Option<Browser> {
+    pub async fn with(size: Size, scripts: bool) -> Option<Browser> {
         let mut driver = Command::new("chromedriver");
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let Ok(mut driver) = driver.spawn() else {
@@ -81,10 +85,11 @@ impl Browser {
             "goog:chromeOptions": {"args": arguments, "prefs": preferences},
             "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"implicit": 30_000}});
         let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
-        let mut browser =
-            Browser { http, session: format!("http://127.0.0.1:{port}/session"), _driver: driver, _profile: profile };
+        let session = format!("http://127.0.0.1:{port}/session");
+        let mut browser = Browser { http, session, size, _driver: driver, _profile: profile };
         let begun = browser.ask("", json!({"capabilities": {"alwaysMatch": options}})).await;
         browser.session = format!("{}/{}", browser.session, begun["sessionId"].as_str().unwrap());
+        browser.resize(size).await;
         Some(browser)
     }
 
@@ -94,6 +99,58 @@ impl Browser {
         let mut answer: Value = answer.json().await.unwrap();
         assert!(status.is_success(), "{command} {body}: {answer}");
         answer["value"].take()
+    }
+
+    /// Sends a command of the Chrome DevTools Protocol.
+    async fn devtools(&self, command: &str, parameters: Value) -> Value {
+        self.ask("/goog/cdp/execute", json!({"cmd": command, "params": parameters})).await
+    }
+
+    /// Gives the page a window of this size. A real window is never narrower than 500 px.
+    pub async fn resize(&self, (width, height): Size) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        assert_eq!(self.run("return innerWidth").await, width);
+    }
+
+    /// Shows the page as with this preference of the person, such as `prefers-color-scheme: dark`; none with an empty value.
+    pub async fn prefer(&self, feature: &str, value: &str) {
+        let preference = json!({"features": [{"name": feature, "value": value}]});
+        self.devtools("Emulation.setEmulatedMedia", preference).await;
+    }
+
+    /// Shows the page as on this medium, such as `print`; on the screen with an empty name.
+    pub async fn show_on(&self, medium: &str) {
+        self.devtools("Emulation.setEmulatedMedia", json!({"media": medium})).await;
+    }
+
+    /// Moves the person to a time zone, for pages that are opened from now on.
+    pub async fn move_to(&self, time_zone: &str) {
+        self.devtools("Emulation.setTimezoneOverride", json!({"timezoneId": time_zone})).await;
+    }
+
+    /// Runs a script in every page that is opened from now on, before the page's own scripts.
+    pub async fn run_before_scripts(&self, script: &str) {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
+    }
+
+    /// Lets pages read and write the clipboard.
+    pub async fn allow_clipboard(&self) {
+        let permissions = json!({"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]});
+        self.devtools("Browser.grantPermissions", permissions).await;
+    }
+
+    /// Saves files that pages send in this directory.
+    pub async fn save_files_in(&self, directory: &Path) {
+        let behaviour = json!({"behavior": "allow", "downloadPath": directory});
+        self.devtools("Browser.setDownloadBehavior", behaviour).await;
+    }
+
+    /// Presses the tabulator key.
+    pub async fn tab(&self) {
+        let key = |kind: &str| json!({"type": kind, "value": "\u{e004}"});
+        let keyboard = json!({"type": "key", "id": "keyboard", "actions": [key("keyDown"), key("keyUp")]});
+        self.ask("/actions", json!({"actions": [keyboard]})).await;
     }
 
     /// Returns the path of the first element that matches an XPath, once there is one.
@@ -187,13 +244,24 @@ impl Browser {
 
     /// Returns the rules of WCAG 2.2 AA that the page breaks, with the elements.
     pub async fn barriers(&self) -> Vec<String> {
-        let axe = axe().await;
-        self.ask("/execute/sync", json!({"script": axe, "args": []})).await;
-        let tags = json!(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]);
-        let script = "const [tags, done] = arguments; axe.run(document, {runOnly: tags}).then(
+        let tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+        self.broken(json!({"type": "tag", "values": tags})).await
+    }
+
+    /// Returns the elements whose text differs too little from its background.
+    pub async fn faint_texts(&self) -> Vec<String> {
+        self.broken(json!({"type": "rule", "values": ["color-contrast"]})).await
+    }
+
+    /// Returns those of axe's rules that the page breaks, with the elements.
+    async fn broken(&self, rules: Value) -> Vec<String> {
+        if self.run("return window.axe === undefined").await == true {
+            self.run(axe().await).await;
+        }
+        let script = "const [rules, done] = arguments; axe.run(document, {runOnly: rules, resultTypes: ['violations']}).then(
             (found) => done(found.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | '))),
             (error) => done(['axe failed: ' + error]))";
-        let found = self.ask("/execute/async", json!({"script": script, "args": [tags]})).await;
+        let found = self.ask("/execute/async", json!({"script": script, "args": [rules]})).await;
         found.as_array().unwrap().iter().map(|rule| rule.as_str().unwrap().to_owned()).collect()
     }
 

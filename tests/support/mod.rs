@@ -16,6 +16,7 @@ pub mod program;
 pub mod proxy;
 pub mod relay;
 pub mod shop;
+pub mod statements;
 pub mod tree;
 pub mod wait;
 

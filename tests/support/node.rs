@@ -195,6 +195,19 @@ impl Node {
         Node::on_its_own(Options { is_sandbox: true, ..Options::default() }).await
     }
 
+    /// Starts a sandbox node on which a second operator must approve movements above these amounts.
+    pub async fn supervised_sandbox(approval_limits: &str) -> Node {
+        let approval_limits = approval_limits.parse().unwrap();
+        Node::on_its_own(Options { is_sandbox: true, approval_limits, ..Options::default() }).await
+    }
+
+    /// Starts a sandbox node whose database connections all go through a proxy.
+    pub async fn sandbox_behind_a_proxy() -> (Node, Proxy) {
+        let database = postgres::database().await;
+        let (proxy, options) = Proxy::before(&database.url).await;
+        (Node::on(Some(database), options, Options { is_sandbox: true, ..Options::default() }).await, proxy)
+    }
+
     /// Starts another node of the same kind on the same database.
     pub async fn beside(&self, limits: RateLimits) -> Node {
         Node::on(None, self.options.clone(), Options { limits, is_sandbox: self.is_sandbox, ..Options::default() }).await
@@ -246,10 +259,11 @@ impl Node {
         };
         let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
         let (sessions, feed) = (state.sessions.clone(), state.feed.clone());
+        let pages = PageSettings { has_open_id: state.open_id.is_some(), one_click: None };
         let connections = Connections { total: 8_192, per_address: 8_192 };
         let served = serving::serve(
             listener,
-            Served { surface: Surface::Whole, pages: Some(PageSettings::default()) },
+            Served { surface: Surface::Whole, pages: Some(pages) },
             state,
             connections,
             CancellationToken::new(),

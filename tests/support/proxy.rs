@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
+use super::statements::Messages;
+
 /// Treatment of the next COMMIT, or of the next statement that commits by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -47,6 +49,8 @@ pub struct Proxy {
 pub struct Connection {
     /// `application_name` of the client, once the client has sent it.
     name: Mutex<String>,
+    /// Number of statements that the client has sent.
+    statements: AtomicUsize,
     /// While set, bytes are read from both sides and not forwarded.
     is_silent: AtomicBool,
     is_closed_by_client: AtomicBool,
@@ -157,6 +161,13 @@ impl Proxy {
         self.open.lock().unwrap().iter().filter(is_heard).count()
     }
 
+    /// Returns the number of statements that connections of these names have sent so far.
+    pub fn statements(&self, names: &[&str]) -> usize {
+        let open = self.open.lock().unwrap();
+        let of_names = open.iter().filter(|connection| names.contains(&&**connection.name.lock().unwrap()));
+        of_names.map(|connection| connection.statements.load(Ordering::SeqCst)).sum()
+    }
+
     /// Forwards the late bytes to the server. Returns when the server should have processed them.
     pub async fn deliver_late(&self) {
         self.is_late_delivered.send_replace(true);
@@ -193,12 +204,13 @@ impl Proxy {
             }
         });
         let mut buffer = vec![0; 64 * 1024];
-        let mut session = Session::default();
+        let (mut session, mut messages) = (Session::default(), Messages::default());
         while let Ok(n @ 1..) = client_read.read(&mut buffer).await {
             if connection.is_silent() {
                 continue;
             }
             connection.hear(&buffer[..n]);
+            connection.statements.fetch_add(messages.statements(&buffer[..n]), Ordering::SeqCst);
             if self.silent_from_start.lock().unwrap().as_ref() == Some(&*connection.name.lock().unwrap()) {
                 connection.is_silent.store(true, Ordering::SeqCst);
                 continue;

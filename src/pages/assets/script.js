@@ -107,8 +107,11 @@ document.addEventListener("click", (event) => {
 
 // A form is sent once.
 document.addEventListener("submit", (event) => {
-  if (event.target.method !== "post" || event.target.dataset.sent) { if (event.target.dataset.sent) event.preventDefault(); return; }
-  event.target.dataset.sent = "1";
+  const form = event.target;
+  // A download leaves the page as it is, so its form can be sent again.
+  if (form.method !== "post" || form.action.endsWith(".csv")) return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "1";
 });
 addEventListener("pageshow", () => { for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent; });
 

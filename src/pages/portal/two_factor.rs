@@ -64,7 +64,7 @@ fn page(visit: &Visit, state: TwoFactor, refusal: Option<&Refusal>) -> Response 
         @if state.is_enabled { (enabled(visit, state, refusal)) } @else {
             form method="post" action="/portal/account/two-factor/begin" { button { "Set up two-factor authentication" } }
         }
-        @if !must_enrol { p { a href="/portal/account" { "Back to your account" } } }
+        @if !must_enrol { p.actions { a href="/portal/account" { "Back to your account" } } }
     };
     layout::page(visit, "Two-factor authentication", &body)
 }

@@ -1,0 +1,338 @@
+//! Every action of the pages: who may do it, and that no foreign page can.
+//!
+//! A new route for forms needs a row in [`table`]; without it, the first test fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use poem::http::Method;
+use reqwest::RequestBuilder;
+use reqwest::redirect::Policy;
+use rewards_ledger::access::two_factor;
+use rewards_ledger::ledger::commands;
+use rewards_ledger::pages;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use super::furnished::{Furnished, PNG};
+use crate::support::ledger::run;
+use crate::support::node::{Node, PASSWORD};
+
+/// People who may do an action.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    /// Everybody, without a session.
+    Anyone,
+    /// Users of at least this role: viewer, operator, owner.
+    User(usize),
+    /// Operators from this one on: auditor, finance, admin.
+    Operator(usize),
+}
+
+const VIEWER: Who = Who::User(0);
+const OPERATOR: Who = Who::User(1);
+const OWNER: Who = Who::User(2);
+const AUDITOR: Who = Who::Operator(0);
+const FINANCE: Who = Who::Operator(1);
+const ADMIN: Who = Who::Operator(2);
+
+/// Content of a form.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    Fields(&'static str),
+    /// A file in a field.
+    File(&'static str, &'static str),
+    /// A picture in the field `image`.
+    Picture,
+}
+
+/// A form. The names in braces of its path and its content stand for ids.
+struct Action {
+    path: &'static str,
+    who: Who,
+    content: Content,
+    /// Status of the response for whoever may.
+    status: u16,
+}
+
+fn action(path: &'static str, who: Who, fields: &'static str, status: u16) -> Action {
+    Action { path, who, content: Content::Fields(fields), status }
+}
+
+/// Actions of the portal. Those that end something come after those that need it.
+fn of_portal() -> Vec<Action> {
+    const LINES: &str = "lines=product_id,denomination,quantity%0A{products},10.00,1";
+    vec![
+        action("/portal/orders/bulk", VIEWER, LINES, 200),
+        action("/portal/orders/bulk/place", OPERATOR, LINES, 200),
+        action("/portal/orders", OPERATOR, "product_id={products}&denomination=10.00&quantity=1", 303),
+        action("/portal/orders/{delivered}/vouchers", OPERATOR, "", 200),
+        action("/portal/orders/{delivered}/vouchers.csv", OPERATOR, "", 200),
+        action("/portal/orders/{orders}/cancel", OPERATOR, "reason=r", 303),
+        action("/portal/wallets/{wallets}/notice", OPERATOR, "below=10.00", 303),
+        action("/portal/payouts", OWNER, "beneficiary_id={beneficiaries}&wallet_id={wallets}&amount=1.00", 303),
+        action("/portal/payouts/{payouts}/cancel", OWNER, "", 303),
+        action(
+            "/portal/beneficiaries",
+            OWNER,
+            "name=A&type=BANK&country=DE&currency=EUR&account_number=DE89370400440532013000",
+            303,
+        ),
+        action("/portal/beneficiaries/{beneficiaries}/delete", OWNER, "", 303),
+        action("/portal/webhooks", OPERATOR, "name=A&url=https://shop.example/a&events=order.created", 200),
+        action("/portal/webhooks/{webhooks}", OPERATOR, "name=B&url=https://shop.example/b&events=order.created", 303),
+        action("/portal/webhooks/{webhooks}/test", OPERATOR, "", 303),
+        action("/portal/webhooks/{webhooks}/rotate-token", OPERATOR, "", 200),
+        action("/portal/webhooks/{off}/replays", OPERATOR, "since=2026-01-01", 303),
+        action("/portal/webhooks/deliveries/{deliveries}/retry", OPERATOR, "", 303),
+        action("/portal/webhooks/{webhooks}/switch", OPERATOR, "to=off", 303),
+        action("/portal/webhooks/{webhooks}/delete", OPERATOR, "", 303),
+        action("/portal/api-keys", OWNER, "name=A", 200),
+        action("/portal/api-keys/{api-keys}/signing-secret", OWNER, "", 200),
+        action("/portal/api-keys/{api-keys}/revoke", OWNER, "", 303),
+        action("/portal/team/invitations", OWNER, "email=ada@example.com&role=viewer", 303),
+        action("/portal/team/invitations/{invitations}/revoke", OWNER, "", 303),
+        action("/portal/team/security", OWNER, "owners_need_two_factor=false", 303),
+        action("/portal/team/{team}/role", OWNER, "role=operator", 303),
+        action("/portal/team/{team}/remove", OWNER, "", 303),
+        action("/portal/account/sessions/{sessions of a viewer}/end", VIEWER, "", 303),
+        action("/portal/account/two-factor/begin", VIEWER, "", 200),
+        action("/portal/account/two-factor/confirm", VIEWER, "otp=x", 400),
+        action("/portal/account/two-factor/disable", VIEWER, "otp=x", 400),
+        action("/portal/account/password", VIEWER, "current_password={password}&new_password=a+quite+different+one", 303),
+        action("/portal/password-reset", Who::Anyone, "email=nobody@example.com", 303),
+        action("/portal/reset-password", Who::Anyone, "token=x&new_password=a+quite+different+one", 401),
+        action("/portal/accept-invitation", Who::Anyone, "token=x&new_password=a+quite+different+one", 401),
+        action("/portal/login", Who::Anyone, "email=nobody@example.com&password=x", 401),
+        action("/portal/logout", VIEWER, "", 303),
+    ]
+}
+
+/// Actions of the console, in such an order too.
+fn of_console() -> Vec<Action> {
+    const CARD: &str = "name=Card&brand=B&country=DE&currency=EUR&denomination_type=FIXED&denominations=10,25&max_quantity=5";
+    let file = |path, who, field, content, status| Action { path, who, content: Content::File(field, content), status };
+    vec![
+        action("/console/products", ADMIN, CARD, 303),
+        action("/console/products/{products}/edit", ADMIN, CARD, 303),
+        Action { path: "/console/products/{products}/image", who: ADMIN, content: Content::Picture, status: 303 },
+        file(
+            "/console/products/{products}/vouchers",
+            ADMIN,
+            "file",
+            "card_number,voucher_reference_number,denomination\nA,VCH-A,10\n",
+            200,
+        ),
+        action("/console/products/{products}/vouchers/void", ADMIN, "vouchers=VCH-A&reason=r", 200),
+        action("/console/products/{products}/threshold", ADMIN, "denomination=10.00&threshold=5", 303),
+        action("/console/products/{products}/discounts", ADMIN, "account_id={accounts}&discount=1.00", 303),
+        action("/console/products/{products}/state", ADMIN, "is_active=false", 303),
+        action("/console/categories", ADMIN, "name=Games", 303),
+        action("/console/wallets/{wallets}/fund", FINANCE, "amount=1.00&reference=r-1", 303),
+        action("/console/wallets/{wallets}/adjust", FINANCE, "type=CREDIT&amount=1.00&reason=r", 303),
+        action("/console/payouts/{one payout}/paid", FINANCE, "", 303),
+        action("/console/payouts/{another payout}/failed", FINANCE, "failure_reason=r", 303),
+        action("/console/approvals/{approvals}/approve", FINANCE, "", 303),
+        action("/console/approvals/{another approval}/reject", FINANCE, "reason=r", 303),
+        action("/console/approvals/{own approval}/withdraw", FINANCE, "", 303),
+        file("/console/bank-statements", FINANCE, "file", "date,amount,currency,reference\n2026-01-31,1.00,EUR,x\n", 303),
+        action("/console/bank-statements/{bank-statements}/lines/{lines}/decide", FINANCE, "decision=IGNORED&reason=r", 303),
+        action("/console/bank-statements/{bank-statements}/lines/{lines}/revoke", FINANCE, "reason=r", 303),
+        action("/console/orders/{waiting}/cancel", ADMIN, "reason=r", 303),
+        action("/console/replays/{replays}/cancel", ADMIN, "", 303),
+        action("/console/replays", ADMIN, "webhook_id={another webhook}&kind=deliveries&since=2026-01-01", 303),
+        action("/console/log/proof", AUDITOR, "receipt={", 400),
+        action("/console/ip-blocks", ADMIN, "ip=203.0.113.7", 303),
+        action("/console/operators", ADMIN, "email=ada@example.com&password=another+battery+staple&role=auditor", 303),
+        action("/console/operators/{operators}", ADMIN, "role=finance", 303),
+        action("/console/operators/{operators}/two-factor", ADMIN, "", 303),
+        action("/console/operators/{operators}/remove", ADMIN, "", 303),
+        action("/console/operator-tokens", ADMIN, "name=A&role=auditor", 200),
+        action("/console/operator-tokens/{operator-tokens}/revoke", ADMIN, "", 303),
+        action("/console/accounts", ADMIN, "name=A", 303),
+        action("/console/accounts/{accounts}/wallets", ADMIN, "currency=USD", 303),
+        action("/console/accounts/{accounts}/discounts", ADMIN, "discount=1.00", 303),
+        action("/console/accounts/{accounts}/credentials", ADMIN, "name=A", 200),
+        action("/console/accounts/{accounts}/credentials/{credentials}/signatures", ADMIN, "required=yes", 200),
+        action("/console/accounts/{accounts}/credentials/{credentials}/revoke", ADMIN, "", 303),
+        action(
+            "/console/accounts/{accounts}/users",
+            ADMIN,
+            "email=kim@example.com&password=another+battery+staple&role=viewer",
+            303,
+        ),
+        action("/console/accounts/{accounts}/users/{users}", ADMIN, "role=operator", 303),
+        action("/console/accounts/{accounts}/users/{users}/sessions", ADMIN, "", 303),
+        action("/console/accounts/{accounts}/users/{users}/remove", ADMIN, "", 303),
+        action("/console/accounts/{accounts}/status", ADMIN, "status=SUSPENDED", 303),
+        action("/console/account/two-factor", AUDITOR, "", 200),
+        action("/console/account/two-factor/confirm", AUDITOR, "code=x", 400),
+        action("/console/account/two-factor/remove", AUDITOR, "code=x", 400),
+        action("/console/login", Who::Anyone, "email=nobody@example.com&password=x", 401),
+        action("/console/logout", AUDITOR, "", 303),
+    ]
+}
+
+/// The node, with everything that the actions need.
+struct Stage {
+    furnished: Furnished,
+    http: reqwest::Client,
+    /// Values of the names in braces.
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Stage {
+    async fn set() -> Stage {
+        let furnished = Furnished::start().await;
+        let (node, wallet) = (&furnished.node, furnished.id("wallets"));
+        let values = furnished.things.iter().map(|(name, id)| (*name, id.to_string()));
+        let mut values: BTreeMap<&'static str, String> = values.collect();
+        values.insert("password", PASSWORD.replace(' ', "+"));
+        for name in ["one payout", "another payout"] {
+            let payout = json!({"beneficiary_id": furnished.id("beneficiaries"), "wallet_id": wallet, "amount": "1.00"});
+            let payout = node.client(&furnished.client, "POST", "/payouts", payout).await.data(201);
+            values.insert(name, payout["id"].to_string());
+        }
+        for (name, operator) in [("another approval", &furnished.operators[2]), ("own approval", &furnished.operators[1])] {
+            let (path, fund) = (format!("/admin/v1/wallets/{wallet}/fund"), json!({"amount": "2500.00", "reference": name}));
+            let requested = node.portal(&operator.cookie, node.url(), "POST", &path, fund).await.data(202);
+            values.insert(name, requested["id"].to_string());
+        }
+        let hook = json!({"name": "C", "url": "https://shop.example/c", "events": ["order.created"]});
+        let hook = node.client(&furnished.client, "POST", "/webhooks", hook).await.json()["id"].to_string();
+        values.insert("another webhook", hook);
+        node.again(&furnished.users[0]).await;
+        let sessions = node.bearer(&furnished.users[0].access_token, "GET", "/client/api/sessions", Value::Null).await.data(200);
+        let other =
+            sessions["sessions"].as_array().unwrap().iter().find(|session| session["is_current"] == false).unwrap().clone();
+        values.insert("sessions of a viewer", other["id"].to_string());
+        let (id, secret) = (furnished.id("operators"), two_factor::generate_secret());
+        run(&node.ledger, commands::EnableOperatorTwoFactor { id, secret, step: 1, recovery_codes: vec![], session_id: 0 }).await;
+        let http = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();
+        Stage { furnished, http, values }
+    }
+
+    fn node(&self) -> &Node {
+        &self.furnished.node
+    }
+
+    fn filled(&self, text: &str) -> String {
+        self.values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    }
+
+    /// Builds the request that the form's browser would send.
+    fn form(&self, action: &Action) -> RequestBuilder {
+        let request = self.http.post(format!("{}{}", self.node().url(), self.filled(action.path)));
+        match action.content {
+            Content::Fields(fields) => {
+                request.header("Content-Type", "application/x-www-form-urlencoded").body(self.filled(fields))
+            }
+            Content::File(field, text) => upload(request, field, text.as_bytes()),
+            Content::Picture => upload(request, "image", &STANDARD.decode(PNG).unwrap()),
+        }
+    }
+
+    /// Cookies of the people on the action's side, in the order of their roles, with the place of the first who may.
+    fn callers(&self, action: &Action) -> (Vec<&str>, usize) {
+        let users = || self.furnished.users.iter().map(|user| &*user.cookie).collect();
+        match action.who {
+            Who::Anyone => (vec![""], 0),
+            Who::User(least) => (users(), least),
+            Who::Operator(least) => (self.furnished.operators.iter().map(|user| &*user.cookie).collect(), least),
+        }
+    }
+
+    /// Fingerprints of all tables but those that change by themselves: counters of limits, leases, and times of use.
+    async fn fingerprints(&self) -> BTreeMap<String, String> {
+        let mut admin = self.node().admin().await;
+        let tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+            WHERE schemaname IN ('public', 'vault') AND tablename NOT IN ('rate_windows', 'nodes', 'leases')";
+        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut admin).await.unwrap();
+        let mut found = BTreeMap::new();
+        for table in tables {
+            let rows = format!("SELECT coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), 'empty') FROM {table} t");
+            found.insert(table, sqlx::query_scalar(AssertSqlSafe(rows)).fetch_one(&mut admin).await.unwrap());
+        }
+        found
+    }
+}
+
+/// Adds a form with a file to a request.
+fn upload(request: RequestBuilder, field: &str, content: &[u8]) -> RequestBuilder {
+    let head = format!("--limit\r\nContent-Disposition: form-data; name=\"{field}\"; filename=\"file\"\r\n\r\n");
+    let body = [head.as_bytes(), content, b"\r\n--limit--\r\n"].concat();
+    request.header("Content-Type", "multipart/form-data; boundary=limit").body(body)
+}
+
+fn table() -> Vec<Action> {
+    of_portal().into_iter().chain(of_console()).collect()
+}
+
+#[test]
+fn the_table_has_every_form_and_no_other() {
+    let anonymous = |path: &str| -> String {
+        let segment = |segment: &str| if segment.starts_with('{') { "{}".to_owned() } else { segment.to_owned() };
+        path.split('/').map(segment).collect::<Vec<_>>().join("/")
+    };
+    let forms = pages::routes().into_iter().filter(|(_, methods)| methods.contains(&Method::POST));
+    let forms: BTreeSet<String> = forms.map(|(path, _)| anonymous(&path)).collect();
+    let rows: BTreeSet<String> = table().iter().map(|action| anonymous(action.path)).collect();
+    assert_eq!(rows.len(), table().len(), "a form has two rows");
+    let missing: Vec<_> = forms.difference(&rows).collect();
+    let unknown: Vec<_> = rows.difference(&forms).collect();
+    assert!(missing.is_empty() && unknown.is_empty(), "forms without a row: {missing:#?}\nrows without a form: {unknown:#?}");
+}
+
+/// Headers of a request that a page of another site makes a browser send.
+const FOREIGN: [(&str, &str); 3] =
+    [("Origin", "https://elsewhere.example"), ("Origin", "null"), ("Sec-Fetch-Site", "cross-site")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_action_is_for_its_roles_and_for_no_foreign_page() {
+    let stage = Stage::set().await;
+    refuses_foreign_pages_and_strangers(&stage).await;
+    admits_its_roles(&stage).await;
+}
+
+/// Sends every form as a page of another site does, and without a session. Nothing changes.
+async fn refuses_foreign_pages_and_strangers(stage: &Stage) {
+    let before = stage.fingerprints().await;
+    for action in table() {
+        let (callers, _) = stage.callers(&action);
+        for (name, value) in FOREIGN {
+            let form = stage.form(&action).header("Cookie", *callers.last().unwrap()).header(name, value);
+            let status = form.send().await.unwrap().status();
+            assert_eq!(status, 403, "{} with {name}: {value}", action.path);
+        }
+        if action.who != Who::Anyone {
+            let answer = stage.form(&action).header("Origin", stage.node().url()).send().await.unwrap();
+            let to = answer.headers().get("location").map_or("", |to| to.to_str().unwrap());
+            let login = if matches!(action.who, Who::User(_)) { "/portal/login" } else { "/console/login" };
+            assert!(answer.status() == 303 && to.starts_with(login), "{}: a stranger gets {answer:?}", action.path);
+        }
+    }
+    let after = stage.fingerprints().await;
+    let changed: Vec<&String> = after.keys().filter(|table| before[*table] != after[*table]).collect();
+    assert_eq!(changed, Vec::<&String>::new());
+}
+
+/// Sends every form as each role, from the lowest one up to the first that may. That one gets the action's own response.
+async fn admits_its_roles(stage: &Stage) {
+    for action in table() {
+        let (callers, least) = stage.callers(&action);
+        let send = async |cookie: &str| {
+            let form = stage.form(&action).header("Cookie", cookie).header("Origin", stage.node().url());
+            let answer = form.send().await.unwrap();
+            (answer.status().as_u16(), answer.text().await.unwrap())
+        };
+        let head = stage.node().head().await;
+        for cookie in &callers[..least] {
+            let (status, page) = send(cookie).await;
+            assert_eq!(status, 403, "{} by a lower role: {page}", action.path);
+        }
+        assert_eq!(stage.node().head().await, head, "{}: a refused action is an event", action.path);
+        let (status, page) = send(callers[least]).await;
+        assert_eq!(status, action.status, "{}: {page}", action.path);
+    }
+}

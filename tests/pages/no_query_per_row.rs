@@ -1,0 +1,247 @@
+//! No page runs a statement per row: with many rows it runs as many as with few.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use chrono::{TimeDelta, Utc};
+use ledger_events::account::DiscountRule;
+use ledger_events::beneficiary::BeneficiaryKind;
+use ledger_events::operator::OperatorRole;
+use ledger_events::replay::ReplayKind;
+use ledger_events::restrictions::Restrictions;
+use ledger_events::user::UserRole;
+use ledger_events::wallet::Direction;
+use ledger_events::webhook::WebhookEventType;
+use ledger_events::{UserId, WebhookId};
+use poem::http::Method;
+use rewards_ledger::access::Role;
+use rewards_ledger::ledger::commands::{
+    AddBeneficiary, AdjustWallet, CreateOperatorUser, CreateUser, InviteUser, IssueCredential, IssueOperatorToken, MoneyChange,
+    RegisterWebhook, RequestPayout, RequestReplay, Supervise,
+};
+use rewards_ledger::ledger::{Command, CommandResult, commands};
+use rewards_ledger::pages;
+use rewards_ledger::secrets::seal::Secret;
+
+use super::every_page::NO_PAGES;
+use crate::api::routes::{Things, path};
+use crate::support::ledger::{self, Customer, keyring, money, run};
+use crate::support::node::{ConsoleUser, Node, User};
+use crate::support::proxy::Proxy;
+
+/// Numbers of rows of every list.
+const FEW: usize = 2;
+const MANY: usize = 40;
+/// Number of webhooks with many rows. An account has at most 20.
+const MANY_WEBHOOKS: usize = 18;
+/// Number of times each page is read. Other tasks of the node may run a statement during one of them.
+const READS: usize = 3;
+/// Connections over which pages read.
+const READERS: [&str; 2] = ["rewards-ledger", "rewards-ledger access"];
+
+/// Pages that show nothing without a query, with the query.
+const QUERIES: [(&str, &str); 6] = [
+    ("/console/log/proof", "order_id={orders}"),
+    ("/console/products/{id}/discounts", "account_id={accounts}"),
+    ("/console/replays", "webhook_id={webhooks}"),
+    ("/console/search", "q=Acme"),
+    ("/portal/webhooks/{id}/explanation", "order_id={orders}"),
+    ("/console/approvals", "status=ALL"),
+];
+
+struct World {
+    node: Node,
+    proxy: Proxy,
+    customer: Customer,
+    owner: User,
+    admin: ConsoleUser,
+}
+
+impl World {
+    async fn open() -> World {
+        let (node, proxy) = Node::sandbox_behind_a_proxy().await;
+        let customer = Customer::with(&node.ledger, "1000000.00").await;
+        let owner = node.user(customer.account_id.0, "owner").await;
+        let admin = node.console_user(Role::Admin).await;
+        World { node, proxy, customer, owner, admin }
+    }
+
+    async fn run(&self, command: impl Into<Command>) -> CommandResult {
+        run(&self.node.ledger, command).await
+    }
+
+    /// Adds a row with each of these numbers to every list. Returns the ids of the last ones, by the segment that they follow
+    /// in a path.
+    async fn grow(&self, rows: Range<usize>) -> Things {
+        let mut things = Things::from([
+            ("accounts", self.customer.account_id.0),
+            ("wallets", self.customer.wallet_id.0),
+            ("team", self.owner.id),
+            ("users", self.owner.id),
+            ("operators", self.admin.id),
+            ("lines", 1),
+            ("events", 1),
+            ("{shard}", 5),
+        ]);
+        let last = rows.end - 1;
+        let lines: String = rows.clone().map(|row| format!("2026-01-31,{row}.50,EUR,wire {row}\n")).collect();
+        for row in rows {
+            self.people(row).await;
+            things.extend(self.catalogue(row).await);
+            things.extend(self.webhooks(row).await);
+            things.extend(self.movements(row).await);
+            if row < last {
+                self.import(&format!("2026-01-30,{row}.50,EUR,x\n")).await;
+            }
+        }
+        things.insert("bank-statements", self.import(&lines).await);
+        self.node.project().await;
+        self.node.publish().await;
+        let delivery = "SELECT max(delivery_id) FROM delivery_state";
+        things.insert("deliveries", sqlx::query_scalar(delivery).fetch_one(self.node.ledger.pool()).await.unwrap());
+        things
+    }
+
+    async fn import(&self, lines: &str) -> i64 {
+        let import = self.node.by_operator("POST", "/reconciliation/statements").header("Content-Type", "text/csv");
+        let import = import.body(format!("date,amount,currency,reference\n{lines}"));
+        self.node.send(import).await.data(201)["id"].as_i64().unwrap()
+    }
+
+    /// An account, a user, an invitation, an operator, a token, a blocked address, and an erasure.
+    async fn people(&self, row: usize) {
+        let account_id = self.customer.account_id;
+        self.run(commands::CreateAccount { name: format!("Acme {row}") }).await;
+        let hash = |purpose: &str, text: &str| keyring().fingerprint(purpose, text);
+        let email = format!("{row}@example.com");
+        let (password_hash, role) = (Secret::new("none"), UserRole::Viewer);
+        for (number, email) in [(0, email.clone()), (1, format!("gone-{email}"))] {
+            let (email_lookup, password_hash) = (hash("user.email", &email), password_hash.clone());
+            let user = CreateUser { account_id, role, email: Secret::new(email), email_lookup, password_hash };
+            let CommandResult::User(user) = self.run(Command::CreateUser(user)).await else { panic!() };
+            if number == 1 {
+                self.node.erase_user(user.id.0).await;
+            }
+        }
+        let (id, now) = (1_000 + row as i64, Utc::now());
+        let (email_of_guest, token) = (Secret::new(format!("guest-{email}")), Secret::new(format!("token {row}")));
+        let (invited_by, expires_at) = (UserId(self.owner.id), now + TimeDelta::days(7));
+        self.run(InviteUser { account_id, id, role, email: email_of_guest, token, invited_by, created_at: now, expires_at })
+            .await;
+        let (email_lookup, role) = (hash("operator.email", &email), OperatorRole::Auditor);
+        let operator = CreateOperatorUser { email: Secret::new(email), email_lookup, role, password_hash };
+        self.run(Command::CreateOperatorUser(operator)).await;
+        let token = IssueOperatorToken::of(&format!("program {row}"), role, &Secret::new(format!("secret {row}")));
+        self.run(Command::IssueOperatorToken(token)).await;
+        let block = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ($1::inet, now(), now() + interval '15 min')";
+        sqlx::query(block).bind(format!("192.0.2.{row}")).execute(&mut self.node.admin().await).await.unwrap();
+    }
+
+    /// A category, a product with a discount, and an API key.
+    async fn catalogue(&self, row: usize) -> Things {
+        let account_id = self.customer.account_id;
+        self.run(commands::AddCategory { name: format!("Category {row}"), parent_id: None }).await;
+        let product = ledger::product(&self.node.ledger, &format!("Card {row}")).await;
+        let rule = DiscountRule { product_id: Some(product), category_id: None, discount: money("2.50").try_into().unwrap() };
+        self.run(commands::SetDiscount { account_id, rule }).await;
+        let issue = IssueCredential {
+            account_id,
+            name: format!("key {row}"),
+            api_key: Secret::new(format!("abcdefgh-{row}")),
+            api_secret: Secret::new("secret"),
+            restrictions: Restrictions::default(),
+        };
+        let CommandResult::Credential(key) = self.run(issue).await else { panic!() };
+        Things::from([("products", product.0), ("api-keys", key.id.0), ("credentials", key.id.0)])
+    }
+
+    /// A webhook, and a replay of the first one that is cancelled.
+    async fn webhooks(&self, row: usize) -> Things {
+        let account_id = self.customer.account_id;
+        if row < MANY_WEBHOOKS {
+            let register = RegisterWebhook {
+                account_id,
+                name: Secret::new(format!("hook {row}")),
+                url: Secret::new("https://example.com/hook"),
+                events: vec![WebhookEventType::OrderCreated],
+                credential_id: None,
+                new_secret: Secret::new("signing"),
+            };
+            self.run(Command::RegisterWebhook(register)).await;
+        }
+        let first = "SELECT min(id) FROM webhooks";
+        let webhook_id = WebhookId(sqlx::query_scalar(first).fetch_one(self.node.ledger.pool()).await.unwrap());
+        let replay = RequestReplay { account_id, webhook_id, kind: ReplayKind::Missed, from: 1, per_second: 1, only: None };
+        let CommandResult::Replay(replay) = self.run(Command::RequestReplay(replay)).await else { panic!() };
+        self.run(commands::CancelReplay { replay_id: replay.id }).await;
+        Things::from([("webhooks", webhook_id.0)])
+    }
+
+    /// An order, a payout to a beneficiary, and an approval that waits.
+    async fn movements(&self, row: usize) -> Things {
+        let Customer { account_id, wallet_id, .. } = self.customer;
+        let CommandResult::Order(view) = self.run(Command::PlaceOrder(self.customer.order("10.00", 1))).await else { panic!() };
+        let add = AddBeneficiary {
+            account_id,
+            kind: BeneficiaryKind::Bank,
+            country: "DE".to_owned(),
+            currency: "EUR".parse().unwrap(),
+            profile: Secret::new(format!(r#"{{"name":"Ada {row}","account_last4":"3000","bank_code":null}}"#)),
+            account_number: Secret::new("DE89370400440532013000"),
+        };
+        let CommandResult::Beneficiary(ada) = self.run(Command::AddBeneficiary(add)).await else { panic!() };
+        let beneficiary_id = ada.beneficiary.id;
+        let pay = RequestPayout { account_id, beneficiary_id, wallet_id, amount: money("1.00"), client_reference: None };
+        let CommandResult::Payout(payout) = self.run(Command::RequestPayout(pay)).await else { panic!() };
+        let (direction, amount) = (Direction::Credit, money("2.00"));
+        let change = MoneyChange::Adjust(AdjustWallet { wallet_id, direction, amount, reason: Secret::new("r") });
+        let supervise = Supervise { change, limits: Arc::new("1.00".parse().unwrap()) };
+        let CommandResult::Approval(approval) = self.run(supervise).await else { panic!() };
+        Things::from([
+            ("orders", view.order.id.0),
+            ("transactions", view.order.placed.transaction_id.0),
+            ("beneficiaries", beneficiary_id.0),
+            ("payouts", payout.payout.id.0),
+            ("approvals", approval.approval.id.0),
+        ])
+    }
+
+    /// Returns the number of statements that each page runs, by route.
+    async fn statements(&self, things: &Things) -> BTreeMap<String, usize> {
+        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let mut found = BTreeMap::new();
+        for (route, methods) in pages::routes() {
+            if !methods.contains(&Method::GET) || NO_PAGES.contains(&&*route) {
+                continue;
+            }
+            let query = QUERIES.iter().find(|(page, _)| *page == route).map_or("", |(_, query)| query);
+            let query =
+                things.iter().fold(query.to_owned(), |query, (kind, id)| query.replace(&format!("{{{kind}}}"), &id.to_string()));
+            let address = format!("{}{}?{query}", self.node.url(), path(&route, things));
+            let cookie = if route.starts_with("/portal") { &self.owner.cookie } else { &self.admin.cookie };
+            let mut least = usize::MAX;
+            for _ in 0..READS {
+                let before = self.proxy.statements(&READERS);
+                let answer = http.get(&address).header("Cookie", cookie).send().await.unwrap();
+                let status = answer.status().as_u16();
+                assert!(matches!(status, 200 | 303), "{address}: {status} {}", answer.text().await.unwrap());
+                answer.bytes().await.unwrap();
+                least = least.min(self.proxy.statements(&READERS) - before);
+            }
+            found.insert(route, least);
+        }
+        found
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_runs_as_many_statements_for_many_rows_as_for_few() {
+    let world = World::open().await;
+    let few = world.statements(&world.grow(0..FEW).await).await;
+    let many = world.statements(&world.grow(FEW..MANY).await).await;
+    assert!(few["/portal/orders"] > 0 && few["/console/orders"] > 0, "nothing was counted: {few:?}");
+    let differing: Vec<_> = few.iter().filter(|(page, count)| many[*page] != **count).collect();
+    let differing: Vec<_> = differing.into_iter().map(|(page, count)| (page, *count, many[page])).collect();
+    assert!(differing.is_empty(), "page, statements with few rows, and with many: {differing:#?}");
+}
