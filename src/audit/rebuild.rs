@@ -79,6 +79,8 @@ pub struct Rebuilt {
     /// Position in each shard up to which the tables were rebuilt. For an asynchronous projection alone, this is its
     /// checkpoint.
     pub positions: BTreeMap<ShardId, Position>,
+    /// Number of attempts that the swap took. An attempt that waits too long for its locks is repeated.
+    pub swap_attempts: usize,
     /// Number of rows of each table shortly before the swap.
     pub rows: BTreeMap<&'static str, i64>,
     pub found: u64,
@@ -133,7 +135,8 @@ pub async fn rebuild(options: &PgConnectOptions, which: Rebuild, progress: impl 
     lock::release(&mut conn).await?;
     conn.close().await?;
     let projections = work.parts.iter().map(|part| part.name()).collect();
-    Ok(Rebuilt { projections, positions, rows, found: work.found.findings.found, differences: work.found.findings.differences })
+    let Findings { found, differences, .. } = work.found.findings;
+    Ok(Rebuilt { projections, positions, swap_attempts: work.swap_attempts, rows, found, differences })
 }
 
 fn find(name: &str) -> Result<&'static Table, AuditError> {
@@ -159,6 +162,7 @@ struct Work {
     first_id: i64,
     /// Highest of these ids up to which the worker has records, for each shard.
     adopted: BTreeMap<ShardId, i64>,
+    swap_attempts: usize,
 }
 
 /// State of the comparisons. A failed attempt to swap restores the previous state.
@@ -195,6 +199,7 @@ impl Work {
             strays: vec![],
             first_id,
             adopted: BTreeMap::new(),
+            swap_attempts: 0,
         })
     }
 

@@ -18,8 +18,9 @@ use crate::telemetry::Metrics;
 
 /// Unit of the clock, and interval at which all connections are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// Longest time that a new connection waits until the task of an evicted one drops it.
-const EVICTED_WITHIN: Duration = Duration::from_secs(1);
+/// Longest time that a new connection waits until the task of an evicted one drops it. It outlasts the pauses of a busy
+/// machine.
+const EVICTED_WITHIN: Duration = Duration::from_secs(5);
 /// Minimum time between two warnings that the connection limit is reached, in ticks.
 const WARN_EVERY: u64 = 60;
 
@@ -220,6 +221,8 @@ fn remove(held: &mut HashMap<Source, Vec<Arc<Activity>>>, source: Source, activi
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     fn slots(connections: usize, per_address: usize) -> ConnectionSlots {
@@ -314,8 +317,7 @@ mod tests {
         let mut few = vec![admit(&slots, "192.0.2.2").await.unwrap()];
         for newcomer in ["192.0.2.3", "192.0.2.4"] {
             let mut admitted = Box::pin(admit(&slots, newcomer));
-            let waiting = tokio::time::timeout(Duration::from_millis(20), &mut admitted).await;
-            assert!(waiting.is_err(), "it waits until the evicted one is dropped");
+            assert!((&mut admitted).now_or_never().is_none(), "it waits until the evicted one is dropped");
             assert_eq!(drop_evicted(&mut most), 1);
             few.push(admitted.await.unwrap());
         }
@@ -324,7 +326,7 @@ mod tests {
             assert!(slot.activity.begin_answer());
         }
         let mut admitted = Box::pin(admit(&slots, "192.0.2.5"));
-        assert!(tokio::time::timeout(Duration::from_millis(20), &mut admitted).await.is_err());
+        assert!((&mut admitted).now_or_never().is_none());
         assert_eq!(drop_evicted(&mut proxy), 1, "connections of a proxy are evicted last");
         assert!(admitted.await.is_some());
     }
@@ -337,8 +339,7 @@ mod tests {
         let mut newcomers: Vec<_> = (3..13).map(|n| slots.admit([192, 0, 2, n].into()).unwrap()).collect();
         assert_eq!(slots.shared.held().len(), 2);
         assert!(drop_evicted(&mut newcomers) >= 8, "new connections are evicted too");
-        for newcomer in &mut newcomers {
-            assert!(!newcomer.is_free().await, "no slot becomes free");
-        }
+        let waiting = futures::future::join_all(newcomers.iter_mut().map(ConnectionSlot::is_free));
+        assert!(waiting.await.iter().all(|is_free| !is_free), "no slot becomes free");
     }
 }

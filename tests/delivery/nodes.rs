@@ -61,7 +61,8 @@ async fn two_nodes_share_the_deliveries_of_one_webhook() {
     }
     let sent = [delivered_by(&shop, &workers[0]).await, delivered_by(&shop, &workers[1]).await];
     assert_eq!(sent.iter().sum::<usize>(), 3_000, "nothing is sent twice");
-    assert!(sent.iter().all(|sent| *sent > 300), "both nodes work until the end: {sent:?}");
+    // More than a node claims before it has looked for deliveries beside the other one.
+    assert!(sent.iter().all(|sent| *sent > 100), "both nodes go on: {sent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

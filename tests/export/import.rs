@@ -19,6 +19,7 @@ use rewards_ledger::telemetry::Metrics;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, PgConnection};
+use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::{export, fails, rows, succeeds};
@@ -353,9 +354,9 @@ async fn events_of_another_writer_stop_the_import() {
         move |progress: Progress| {
             if progress.stage == "import" {
                 let add = commands::AddCategory { name: "Other".into(), parent_id: None };
-                _ = node.enqueue(SHARD, add, ledger::origin(), None).unwrap();
-                // The node writes between two pages. This callback cannot wait for its reply, because it is not async.
-                std::thread::sleep(std::time::Duration::from_millis(300));
+                // The node writes between two pages. A write on what the import has changed since may be refused.
+                let written = node.execute(SHARD, add, ledger::origin());
+                _ = tokio::task::block_in_place(|| Handle::current().block_on(written));
             }
         }
     };

@@ -148,8 +148,8 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_node_gives_back_unsent_deliveries() {
     let database = postgres::database().await;
-    let (receiver, counts, ca) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(100), 200)).await;
-    // Sending all of it takes longer than the machine pauses.
+    let (receiver, counts, ca) = receiver(|_| ReceiverResponse::Delayed(Duration::from_millis(500), 200)).await;
+    // Sending all of it takes more than a minute.
     backlog(&database.url, &receiver.url(), 300).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let few = ["--roles", "delivery", "--delivery-in-flight", "8", "--delivery-in-flight-per-webhook", "4"];

@@ -33,12 +33,17 @@ pub async fn is_true(pool: impl PgExecutor<'_>, sql: &str) -> bool {
 
 /// Waits until a connection of this `application_name` waits for a lock in the database.
 pub async fn until_locked_out(options: &PgConnectOptions, name: &str) {
+    until_so_many_locked_out(1, options, name).await;
+}
+
+/// Waits until at least this many connections of this `application_name` wait for a lock in the database.
+pub async fn until_so_many_locked_out(count: i64, options: &PgConnectOptions, name: &str) {
     // Only a superuser sees the waits of other roles.
     let mut admin = options.connect().await.unwrap();
-    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-                    AND application_name = $1 AND wait_event_type = 'Lock')";
+    let waits = "SELECT count(*) >= $2 FROM pg_stat_activity WHERE datname = current_database()
+                    AND application_name = $1 AND wait_event_type = 'Lock'";
     until(&format!("{name} waits for a lock"), async || {
-        sqlx::query_scalar(waits).bind(name).fetch_one(&mut admin).await.unwrap()
+        sqlx::query_scalar(waits).bind(name).bind(count).fetch_one(&mut admin).await.unwrap()
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! Requests with the same idempotency key, the first of which is not decided in time.
 
-use super::pipeline::{hold_head, let_go, settled};
+use super::pipeline::{hold_head, let_go};
 use super::*;
 use crate::support::wait::until;
 
@@ -19,14 +19,15 @@ fn submit(ledger: &Ledger, customer: &Customer, reference: &str) -> tokio::task:
 async fn the_first_request_learns_that_nothing_happened_although_a_second_one_waits() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
-    let ledger = ledger::open(&options).await;
+    let metrics = Metrics::default();
+    let ledger = ledger::open_with(&options, metrics.clone()).await;
     let customer = Customer::with(&ledger, "100.00").await;
     let holder = hold_head(&options).await;
     // The writer works on another command until both requests have timed out.
     let other = ledger.enqueue(SHARD, commands::CreateAccount { name: "Other".into() }, origin(), None).unwrap();
     until_locked_out(&options, "rewards-ledger writer").await;
     let first = submit(&ledger, &customer, "once");
-    settled().await;
+    until("it is in the queue", async || metrics.queue_depths() == [(SHARD, 1)]).await;
     let second = submit(&ledger, &customer, "once");
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert!(matches!(first, Err(WriteError::Unavailable)), "nothing happened, and nothing will happen: {first:?}");

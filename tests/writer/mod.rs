@@ -376,7 +376,8 @@ async fn writes_of_another_node_count_at_once() {
 async fn keys_and_references_in_the_previous_batch_are_known() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
-    let ledger = ledger::open(&options).await;
+    let metrics = Metrics::default();
+    let ledger = ledger::open_with(&options, metrics.clone()).await;
     let customer = Customer::with(&ledger, "1000.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
 
@@ -386,8 +387,7 @@ async fn keys_and_references_in_the_previous_batch_are_known() {
     let mut waiting = vec![ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()];
     until_locked_out(&options, "rewards-ledger writer").await;
     waiting.extend((0..5).map(|_| ledger.enqueue(SHARD, order(&customer, "one"), origin(), None).unwrap()));
-    // The writer decides them in this time. It does not signal that.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    pipeline::until_taken(&metrics).await;
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     let mut new = 0;
     for reply in waiting {

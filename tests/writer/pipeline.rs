@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use futures::FutureExt;
 use ledger_events::OrderId;
 use ledger_events::order::OrderStatus;
 use rewards_ledger::audit::verify;
@@ -12,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::support::shop::Shop;
-use crate::support::wait::until;
+use crate::support::wait::{until, until_so_many_locked_out};
 
 /// Holds the head lock as another node would, until it is released.
 pub async fn hold_head(options: &PgConnectOptions) -> PgConnection {
@@ -25,9 +26,9 @@ pub async fn let_go(mut holder: PgConnection) {
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
 }
 
-/// Waits until the queued commands have been decided and, if possible, sent. The writer signals neither.
-pub async fn settled() {
-    tokio::time::sleep(Duration::from_millis(300)).await;
+/// Waits until the writer has taken all commands from its queue, to decide them.
+pub async fn until_taken(metrics: &Metrics) {
+    until("the writer takes the commands", async || metrics.queue_depths() == [(SHARD, 0)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,19 +65,23 @@ async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
 async fn an_unsent_batch_gets_503_while_the_previous_commit_is_being_searched() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
-    let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    let (proxy, through) = Proxy::before(&database.url).await;
+    let metrics = Metrics::default();
+    let ledger = ledger::open_with(&through, metrics.clone()).await;
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
 
     let holder = hold_head(&options).await;
     let place = |reference| {
         let (ledger, command) = (ledger.clone(), order(&customer, reference));
-        tokio::spawn(async move { ledger.execute(SHARD, command, origin()).await })
+        let mut placing = Box::pin(async move { ledger.execute(SHARD, command, origin()).await });
+        assert!((&mut placing).now_or_never().is_none(), "it is in the queue");
+        tokio::spawn(placing)
     };
     let sent = place("sent");
     until_locked_out(&options, "rewards-ledger writer").await;
     let decided = place("decided");
-    settled().await;
+    until_taken(&metrics).await;
     proxy.set_away(true);
     let (sent, decided) = (sent.await.unwrap(), decided.await.unwrap());
     assert!(matches!(sent, Err(WriteError::OutcomeUnknown)), "{sent:?}");
@@ -112,7 +117,7 @@ async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
     // The order exists, so a response is stored and the head does not move.
     let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
     let waiting = nodes.each_ref().map(|node| node.enqueue(SHARD, order(&customer, "once"), origin(), Some(key)).unwrap());
-    settled().await;
+    until_so_many_locked_out(2, &options, "rewards-ledger writer").await;
     let_go(holder).await;
     let mut replays = vec![];
     for reply in waiting {
@@ -130,7 +135,8 @@ async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
 async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
-    let ledger = ledger::open(&options).await;
+    let metrics = Metrics::default();
+    let ledger = ledger::open_with(&options, metrics.clone()).await;
     let customer = Customer::with(&ledger, "1000.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
     for is_beside in [false, true] {
@@ -138,7 +144,7 @@ async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
         let put = |reference: &str| ledger.enqueue(SHARD, order(&customer, reference), origin(), None).unwrap();
         let in_flight = put(&format!("{is_beside}-sent"));
         if is_beside {
-            settled().await;
+            until_locked_out(&options, "rewards-ledger writer").await;
         }
         let waiting: Vec<_> = (0..20)
             .map(|n| match n {
@@ -147,8 +153,8 @@ async fn poisoned_orders_fail_alone_also_beside_a_batch_in_flight() {
                 _ => put(&format!("{is_beside}-{n}")),
             })
             .collect();
-        settled().await;
         if let Some(holder) = holder {
+            until_taken(&metrics).await;
             let_go(holder).await;
         }
         in_flight.await.unwrap().unwrap();
@@ -197,7 +203,7 @@ async fn an_order_cancelled_in_its_fulfilment_batch_leaves_its_voucher_to_the_ne
     let put = |command: Command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
     let cancel = put(commands::CancelOrder { account_id: None, order_id: cancelled, reason: None }.into());
     let fulfils = [cancelled, next].map(|order_id| put(commands::FulfilOrder { order_id }.into()));
-    settled().await;
+    until_locked_out(&shop.options, "rewards-ledger writer").await;
     let_go(holder).await;
     cancel.await.unwrap().unwrap();
     for fulfil in fulfils {
@@ -233,9 +239,9 @@ async fn an_order_changed_by_the_batch_in_flight_is_not_read_from_the_table() {
     let put = |command: Command| shop.ledger.enqueue(SHARD, command, origin(), None).unwrap();
     let fulfilled = put(commands::FulfilOrder { order_id: first_id }.into());
     let others: Vec<_> = (0..200).map(|_| put(Command::PlaceOrder(shop.customer.order("10.00", 1)))).collect();
-    settled().await;
+    until_locked_out(&shop.options, "rewards-ledger writer").await;
     let again = put(Command::PlaceOrder(first));
-    settled().await;
+    until_taken(&shop.metrics).await;
     let_go(holder).await;
     fulfilled.await.unwrap().unwrap();
     for other in others {
@@ -254,7 +260,8 @@ async fn accepted_commands_are_written_after_the_last_handle_is_dropped() {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let tasks = TaskTracker::new();
-    let ledger = Ledger::open(&options, ledger::keyring(), Metrics::default(), &tasks).await.unwrap();
+    let metrics = Metrics::default();
+    let ledger = Ledger::open(&options, ledger::keyring(), metrics.clone(), &tasks).await.unwrap();
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
     let pool = ledger.pool().clone();
@@ -263,9 +270,9 @@ async fn accepted_commands_are_written_after_the_last_handle_is_dropped() {
     let holder = hold_head(&options).await;
     let put = |command: Command| ledger.enqueue(SHARD, command, origin(), None).unwrap();
     let mut waiting = vec![put(order(&customer, "sent"))];
-    settled().await;
+    until_locked_out(&options, "rewards-ledger writer").await;
     waiting.push(put(order(&customer, "decided")));
-    settled().await;
+    until_taken(&metrics).await;
     waiting.push(put(commands::CreateAccount { name: "Waits".into() }.into()));
     ledger.wake().stop();
     drop(ledger);

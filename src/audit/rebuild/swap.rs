@@ -25,14 +25,15 @@ impl Work {
         conn: &mut PgConnection,
         progress: &impl Fn(Progress),
     ) -> Result<BTreeMap<ShardId, Position>, AuditError> {
-        for attempt in 0..SWAP_ATTEMPTS {
+        while self.swap_attempts < SWAP_ATTEMPTS {
+            self.swap_attempts += 1;
             // Do this before locking, so that it need not be done under the locks.
             if self.parts.contains(&Part::Deliveries) {
                 self.adopt_all(conn).await?;
             }
             let before = (self.found.clone(), self.adopted.clone());
             self.announce(conn).await?;
-            match self.try_swap(conn, attempt >= SWAP_ATTEMPTS / 4).await {
+            match self.try_swap(conn, self.swap_attempts > SWAP_ATTEMPTS / 4).await {
                 // A lock timed out, a deadlock was detected, or the work under the locks took too long.
                 Err(AuditError::Database(sqlx::Error::Database(refusal)))
                     if matches!(refusal.code().as_deref(), Some("55P03" | "40P01" | "57014")) =>
