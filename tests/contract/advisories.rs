@@ -19,28 +19,30 @@ fn ignored_advisories_have_a_reason_and_a_date() {
     assert!(ci.contains(".ci/advisories"), "the step starts");
 }
 
-/// If the advisory database cannot be fetched, the step prints one line and passes. If there is an advisory, it
-/// fails.
+/// If the advisory database cannot be reached, the step prints one line and passes. If it can be reached and not fetched, or
+/// if there is an advisory, the step fails.
 #[test]
-fn the_check_is_skipped_with_one_line_if_the_advisory_database_is_unavailable() {
+fn the_check_is_skipped_only_if_the_advisory_database_is_unreachable() {
     let directory = tempfile::tempdir().unwrap();
     let script = repository(".ci/advisories");
-    let shell = |fetch: u8, check: u8| {
-        // A stand-in for the tool: the test is about how the step handles its outcome.
-        let tool = directory.path().join("cargo");
-        let text = format!(
-            "#!/bin/sh\ncase \"$*\" in *--version) exit 0;; *fetch*) echo 'no route to host' >&2; exit {fetch};; *) exit {check};; esac\n"
-        );
-        std::fs::write(&tool, text).unwrap();
+    // Stand-ins for the tools: the test is about how the step handles their outcome.
+    let stand_in = |name: &str, cases: String| {
+        let tool = directory.path().join(name);
+        std::fs::write(&tool, format!("#!/bin/sh\ncase \"$*\" in *--version) exit 0;; {cases} esac\n")).unwrap();
         std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let shell = |reach: u8, fetch: u8, check: u8| {
+        stand_in("git", format!("*ls-remote*) echo 'no route to host' >&2; exit {reach};;"));
+        stand_in("cargo", format!("*fetch*) exit {fetch};; *) exit {check};;"));
         let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
         std::process::Command::new("bash").arg(&script).env("PATH", path).output().unwrap()
     };
-    let skipped = shell(1, 1);
+    let skipped = shell(128, 0, 1);
     let said = String::from_utf8(skipped.stdout).unwrap();
     assert!(skipped.status.success());
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("skipped: the advisory database cannot be fetched") && said.contains("no route to host"), "{said}");
-    assert!(!shell(0, 1).status.success(), "an advisory fails");
-    assert!(shell(0, 0).status.success());
+    assert!(said.starts_with("skipped: the advisory database cannot be reached") && said.contains("no route to host"), "{said}");
+    assert!(!shell(0, 1, 0).status.success(), "a failed fetch fails");
+    assert!(!shell(0, 0, 1).status.success(), "an advisory fails");
+    assert!(shell(0, 0, 0).status.success());
 }
