@@ -24,7 +24,7 @@ pub mod wallets;
 pub mod webhooks;
 pub mod write;
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnection, Replannable, is_plan_outdated};
 use ledger_events::account::{Account, Credential};
 use ledger_events::approval::Approval;
 use ledger_events::beneficiary::Beneficiary;
@@ -47,6 +47,12 @@ pub enum ProjectionError {
     Row { table: &'static str, id: i64, problem: String },
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+}
+
+impl Replannable for ProjectionError {
+    fn is_plan_outdated(&self) -> bool {
+        matches!(self, Self::Database(error) if is_plan_outdated(error))
+    }
 }
 
 /// Inline projections: the writer updates them in its own transaction.

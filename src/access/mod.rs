@@ -16,6 +16,7 @@ pub mod sessions;
 pub mod tokens;
 pub mod two_factor;
 
+use ledger_database::{Replannable, is_plan_outdated};
 use ledger_events::restrictions::{Scope, Scopes};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, Actor, CredentialId, ShardId, UserId};
@@ -119,10 +120,22 @@ pub enum AccessError {
     /// The database did not answer. The request is refused rather than let in unchecked.
     #[error("credentials cannot be checked now")]
     Unavailable,
+    /// A migration has changed a table under a prepared statement. Nothing was committed, and a new connection succeeds.
+    #[error("the schema has changed")]
+    PlanOutdated,
+}
+
+impl Replannable for AccessError {
+    fn is_plan_outdated(&self) -> bool {
+        *self == AccessError::PlanOutdated
+    }
 }
 
 impl From<sqlx::Error> for AccessError {
     fn from(error: sqlx::Error) -> AccessError {
+        if is_plan_outdated(&error) {
+            return AccessError::PlanOutdated;
+        }
         tracing::warn!(%error, "failed to look up the caller");
         AccessError::Unavailable
     }

@@ -4,7 +4,7 @@
 //! same token at most one succeeds.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{FromRow, PgPool};
+use ledger_database::{FromRow, PgPool, replanned};
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, ShardId, UserId};
 use sha2::{Digest, Sha256};
@@ -43,6 +43,10 @@ fn unsealable(error: SealError) -> AccessError {
 /// # Errors
 /// [`AccessError::Unavailable`] if the database does not answer.
 pub async fn request_reset(pool: &PgPool, keyring: &Keyring, email_lookup: &[u8; 32]) -> Result<(), AccessError> {
+    replanned(|| request_once(pool, keyring, email_lookup)).await
+}
+
+async fn request_once(pool: &PgPool, keyring: &Keyring, email_lookup: &[u8; 32]) -> Result<(), AccessError> {
     let token = random_secret();
     let token_hash = hash(token.expose());
     let mut transaction = pool.begin().await?;

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use ledger_database::FromRow;
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool, replanned};
 use ledger_events::{AccountId, UserId};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -191,7 +190,7 @@ impl Sessions {
     /// [`AccessError::WrongPassword`] for an unknown email as well as for a wrong password. Both cost the same work. Only
     /// after a right password, [`AccessError::TwoFactorRequired`] or [`AccessError::WrongSecondFactor`].
     pub async fn log_in(&self, login: Login) -> Result<(Granted, Secret), AccessError> {
-        let Login { email, password, otp, network, user_agent } = login;
+        let Login { email, password, network, .. } = &login;
         let found: Option<(UserId, AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
             "SELECT v.user_id, u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
              LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.email_lookup = $1",
@@ -200,11 +199,22 @@ impl Sessions {
         .fetch_optional(&self.pool)
         .await?;
         let (user, hash) = found.map(|(user_id, account_id, hash, mac)| ((user_id, account_id, mac), Secret::new(hash))).unzip();
-        let is_right = self.passwords.verify(Lane::Source(network), password, hash.clone()).await?;
+        let is_right = self.passwords.verify(Lane::Source(*network), password.clone(), hash.clone()).await?;
         let ((user_id, account_id, mac), hash) = user.zip(hash).filter(|_| is_right).ok_or(AccessError::WrongPassword)?;
         if !self.keyring.admits(Row::User { id: user_id, account_id, password_hash: hash.expose() }, mac.as_deref()) {
             return Err(AccessError::WrongPassword);
         }
+        replanned(|| self.begin((user_id, account_id), &hash, &login)).await
+    }
+
+    /// Starts a session of a user whose password is right.
+    async fn begin(
+        &self,
+        (user_id, account_id): (UserId, AccountId),
+        hash: &Secret,
+        login: &Login,
+    ) -> Result<(Granted, Secret), AccessError> {
+        let Login { email, otp, network, user_agent, .. } = login;
         let (portal_secret, refresh_token) = (random_secret(), random_secret());
         // An operator may have removed the user or changed the password in the meantime. A login that waits here for
         // such a change sees it afterwards, and the change ends the sessions that started before it.
@@ -227,7 +237,7 @@ impl Sessions {
         .bind(PORTAL_LIFETIME)
         .bind(REFRESH_LIFETIME)
         .bind(hash.expose())
-        .bind(&self.source_hash(email.expose(), network)[..])
+        .bind(&self.source_hash(email.expose(), *network)[..])
         .fetch_optional(&mut *transaction)
         .await?;
         let Begun { portal_expires_at, renewed: begun } = begun.ok_or(AccessError::WrongPassword)?;
@@ -236,7 +246,7 @@ impl Sessions {
         let portal_hash = &hash_of(portal_secret.expose())[..];
         let session = Row::Session { id: begun.session_id, user_id, account_id, portal_hash, portal_expires_at };
         self.keep_session_mac(&mut transaction, begun.session_id, session).await?;
-        self.keep_details(&mut transaction, &begun, network, user_agent).await?;
+        self.keep_details(&mut transaction, &begun, *network, user_agent.as_ref()).await?;
         self.keep_token_mac(&mut transaction, &hash_of(refresh_token.expose()), &begun).await?;
         transaction.commit().await?;
         let cookie = Secret::new(format!("{}.{}", begun.session_id, portal_secret.expose()));
@@ -250,6 +260,10 @@ impl Sessions {
     /// # Errors
     /// [`AccessError::InvalidToken`] for a token that is unknown, expired, revoked or used.
     pub async fn refresh(&self, refresh_token: &str) -> Result<Granted, AccessError> {
+        replanned(|| self.refresh_once(refresh_token)).await
+    }
+
+    async fn refresh_once(&self, refresh_token: &str) -> Result<Granted, AccessError> {
         let token_hash = hash_of(refresh_token);
         let mut transaction = self.pool.begin().await?;
         // A concurrent second use waits here for the row lock, and then sees that the token is used.

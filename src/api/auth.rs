@@ -38,7 +38,7 @@ impl From<AccessError> for ApiError {
             AccessError::WrongPassword | AccessError::WrongSecondFactor => Code::InvalidCredentials,
             AccessError::TwoFactorRequired => Code::TwoFactorRequired,
             AccessError::InvalidToken => Code::InvalidToken,
-            AccessError::Unavailable => Code::Unavailable,
+            AccessError::Unavailable | AccessError::PlanOutdated => Code::Unavailable,
         })
     }
 }
@@ -227,7 +227,7 @@ async fn admit_operator(state: &ApiState, request: &mut Request) -> Option<Resul
 /// Builds the refusal of a session of the console.
 pub(super) fn refused_session(error: AccessError) -> ApiError {
     match error {
-        AccessError::Unavailable => error.into(),
+        AccessError::Unavailable | AccessError::PlanOutdated => error.into(),
         _ => ApiError::new(Code::Unauthorized).message("The session is invalid, expired or ended. Sign in again."),
     }
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/charges`: the price of an order before it is placed.
 
 use chrono::Utc;
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::placement::quote;
 use ledger_events::wallet::Wallet;
 use ledger_events::{Money as Amount, ProductId};
@@ -125,7 +125,9 @@ impl Charges {
 async fn read(pool: &PgPool, caller: &Principal, request: &QuoteCharge, denomination: Amount) -> Result<Quoted, ApiError> {
     let (_, account) = accounts::find(pool, caller.account_id).await?.ok_or_else(not_found)?;
     let product = catalogue::find(pool, ProductId(request.product_id)).await?;
-    let wallets = load_of_accounts::<Wallet>(&mut *pool.acquire().await?, caller.shard_id, &[caller.account_id]).await?;
+    let accounts = [caller.account_id];
+    let load = async || load_of_accounts::<Wallet>(&mut *pool.acquire().await?, caller.shard_id, &accounts).await;
+    let wallets = replanned(load).await?;
     let wallet_in = |currency| wallets.iter().find(|wallet| wallet.currency == currency);
     let quote = quote(&account, product.as_ref(), wallet_in, denomination, request.quantity)?;
     Ok(Quoted::of(&quote, denomination, request.quantity, Utc::now()))

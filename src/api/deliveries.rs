@@ -1,5 +1,6 @@
 //! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
+use ledger_database::replanned;
 use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
@@ -274,7 +275,7 @@ async fn with_payloads<'a>(
     let mut events: Vec<_> = bare.iter().map(|delivery| delivery.event_id).collect();
     events.sort_unstable();
     events.dedup();
-    let past = reader::past(&mut *state.ledger.pool().acquire().await?, shard, &events).await?;
+    let past = replanned(async || reader::past(&mut *state.ledger.pool().acquire().await?, shard, &events).await).await?;
     for delivery in bare {
         let event =
             past.get(&delivery.event_id).ok_or_else(|| ApiError::internal("a delivery's event is missing from the log"))?;

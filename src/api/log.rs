@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
+use ledger_database::replanned;
 use ledger_events::ShardId;
 use poem::Request;
 use poem_openapi::OpenApi;
@@ -33,8 +34,8 @@ use answers::{AcceptedCosignatures, ConsistencyProof, InclusionProof, LogKey, Lo
 
 /// `Cache-Control` for tiles. They never change, because a partial tile has its width in its path.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
-/// `Cache-Control` for entries, which never change but only auditors may see.
-const THEIRS_FOR_EVER: &str = "private, max-age=31536000, immutable";
+/// `Cache-Control` for entries, which hold what accounts did.
+const NO_STORE: &str = "no-store";
 /// `Cache-Control` for checkpoints, which caches must revalidate each time.
 const NO_CACHE: &str = "no-cache";
 
@@ -224,7 +225,7 @@ impl Log {
     ) -> Result<Conditional<Octets>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
         let bytes = bundle(&state, shard, after(request, "/tile/entries/"), 2).await?;
-        Ok(Conditional::modified(etag(&bytes), THEIRS_FOR_EVER, Octets(bytes)))
+        Ok(Conditional::modified(etag(&bytes), NO_STORE, Octets(bytes)))
     }
 
     /// Retrieve a bundle of long entries
@@ -242,7 +243,7 @@ impl Log {
     ) -> Result<Conditional<Octets>, ApiError> {
         let shard = self::shard(&state, shard.0)?;
         let bytes = bundle(&state, shard, after(request, "/tile/entries32/"), 4).await?;
-        Ok(Conditional::modified(etag(&bytes), THEIRS_FOR_EVER, Octets(bytes)))
+        Ok(Conditional::modified(etag(&bytes), NO_STORE, Octets(bytes)))
     }
 
     /// Prove that an event is in the log
@@ -327,8 +328,8 @@ impl Log {
         let keys = store::keys(state.ledger.pool(), shard).await?.into_iter();
         let keys = keys.map(|key| LogKey { verifier_key: key.verifier_key, since_size: key.since_size, since: key.since.into() });
         let witnesses = state.public_log.witnesses.iter().map(ToString::to_string).collect();
-        let mut connection = state.ledger.pool().acquire().await?;
-        let incidents = incidents::of(&mut connection, shard).await.map_err(ApiError::internal)?;
+        let find = async || incidents::of(&mut *state.ledger.pool().acquire().await?, shard).await;
+        let incidents = replanned(find).await?;
         let incidents = incidents.into_iter().map(Into::into).collect();
         Ok(Reply(LogKeys { origin, keys: keys.collect(), witnesses, incidents }))
     }

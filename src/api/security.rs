@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ledger_database::replanned;
 use ledger_events::UserId;
 use poem::Request;
 use poem_openapi::param::Path;
@@ -241,8 +242,8 @@ pub(crate) async fn disable_two_factor(state: &ApiState, caller: &Principal, otp
 /// # Errors
 /// 503 if the database does not answer.
 pub(crate) async fn policy(state: &ApiState, caller: &Principal) -> Result<SecurityPolicy, ApiError> {
-    let mut conn = state.ledger.pool().acquire().await?;
-    let strict = user_security::with_policy(&mut conn, &[caller.account_id]).await?;
+    let find = async || user_security::with_policy(&mut *state.ledger.pool().acquire().await?, &[caller.account_id]).await;
+    let strict = replanned(find).await?;
     Ok(SecurityPolicy { owners_need_two_factor: !strict.is_empty() })
 }
 

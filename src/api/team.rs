@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use ledger_database::replanned;
 use ledger_events::{UserId, user};
 use ledger_projections::page::Listed as Rows;
 use ledger_projections::users;
@@ -126,8 +127,8 @@ pub(crate) async fn members(state: &ApiState, caller: &Principal, page: Page) ->
     let ids: Vec<UserId> = found.rows.iter().map(|user| user.id).collect();
     let wanted: Vec<_> = ids.iter().map(|id| (EMAIL, id.0)).collect();
     let emails = texts::load(state.ledger.pool(), &state.keyring, caller.shard_id, &wanted).await?;
-    let mut conn = state.ledger.pool().acquire().await?;
-    let with_two_factor: HashSet<UserId> = user_security::with_two_factor(&mut conn, &ids).await?.into_iter().collect();
+    let find = async || user_security::with_two_factor(&mut *state.ledger.pool().acquire().await?, &ids).await;
+    let with_two_factor: HashSet<UserId> = replanned(find).await?.into_iter().collect();
     Ok(found.map(|user| TeamMember::new(&user, &emails, &with_two_factor)))
 }
 
@@ -224,8 +225,8 @@ async fn execute(state: &ApiState, caller: &Principal, command: impl Into<Comman
 async fn view(state: &ApiState, caller: &Principal, user: &user::User) -> Result<TeamMember, ApiError> {
     let pool = state.ledger.pool();
     let emails = texts::load(pool, &state.keyring, caller.shard_id, &[(EMAIL, user.id.0)]).await?;
-    let mut conn = pool.acquire().await?;
-    let with_two_factor = user_security::with_two_factor(&mut conn, &[user.id]).await?.into_iter().collect();
+    let find = async || user_security::with_two_factor(&mut *pool.acquire().await?, &[user.id]).await;
+    let with_two_factor = replanned(find).await?.into_iter().collect();
     Ok(TeamMember::new(user, &emails, &with_two_factor))
 }
 

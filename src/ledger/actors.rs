@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::account::Credential;
 use ledger_events::{Actor, ShardId, UserId};
 use ledger_projections::state::State as _;
@@ -25,8 +25,7 @@ pub async fn names(
     let mut names = ActorNames::new();
     let credentials = ids(actors, |actor| if let Actor::Credential(id) = actor { Some(id) } else { None });
     if !credentials.is_empty() {
-        let mut connection = pool.acquire().await?;
-        let found = Credential::load(&mut connection, shard, &credentials).await?;
+        let found = replanned(async || Credential::load(&mut *pool.acquire().await?, shard, &credentials).await).await?;
         names.extend(found.into_iter().map(|credential| (Actor::Credential(credential.id), Secret::new(credential.name))));
     }
     let of_service = ids(actors, |actor| if let Actor::Operator(id) = actor { Some(id) } else { None });

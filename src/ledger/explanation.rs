@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::webhook::{Hearing, Webhook, WebhookEventType};
 use ledger_events::{Event, OrderId, ShardId, StreamType, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryHistory};
@@ -33,6 +33,15 @@ pub struct ExplainedEvent {
 
 /// Explains every event of an order that webhooks may receive, in the order of the log.
 pub async fn explain(
+    pool: &PgPool,
+    shard: ShardId,
+    webhook: WebhookId,
+    order: OrderId,
+) -> Result<Vec<ExplainedEvent>, ReadError> {
+    replanned(|| explain_once(pool, shard, webhook, order)).await
+}
+
+async fn explain_once(
     pool: &PgPool,
     shard: ShardId,
     webhook: WebhookId,

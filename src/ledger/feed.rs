@@ -7,7 +7,7 @@ mod waiters;
 
 use std::collections::HashMap;
 
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::deliveries::{self, Past};
@@ -38,6 +38,16 @@ pub struct FeedPage {
 /// Reads the next envelopes of an account after a position, at most `limit`. A page may be short, or empty, although the log
 /// goes on: the account may have no event in a long stretch of it.
 pub async fn page_after(
+    pool: &PgPool,
+    (shard, account): (ShardId, AccountId),
+    after: Position,
+    types: &[WebhookEventType],
+    limit: usize,
+) -> Result<FeedPage, ReadError> {
+    replanned(|| page_once(pool, (shard, account), after, types, limit)).await
+}
+
+async fn page_once(
     pool: &PgPool,
     (shard, account): (ShardId, AccountId),
     after: Position,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, SubsecRound, TimeDelta, Utc};
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::order::Order;
 use ledger_events::wallet::{self, Movement, Wallet};
 use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
@@ -114,9 +114,8 @@ pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<Shard
 
 /// Returns the state of an order after a position, or none if it was placed later.
 pub async fn order_at(pool: &PgPool, shard: ShardId, id: OrderId, at: Position) -> Result<Option<Order>, ReadError> {
-    let mut connection = pool.acquire().await?;
-    let mut states = reader::orders_before(&mut connection, shard, &[id], at.saturating_add(1)).await?;
-    Ok(states.remove(&id))
+    let fold = async || reader::orders_before(&mut *pool.acquire().await?, shard, &[id], at.saturating_add(1)).await;
+    Ok(replanned(fold).await?.remove(&id))
 }
 
 /// Returns the state of a wallet after a position, or none if it was opened later.

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_database::FromRow;
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool, Replannable, is_plan_outdated, replanned};
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{
     AccountId, CodecError, Event, Metadata, Moment, Position, Recorded, ReplayId, ShardId, StreamType, WebhookId,
@@ -42,6 +41,12 @@ pub enum ReadError {
     Metadata { position: Position, source: serde_json::Error },
     #[error(transparent)]
     Projection(#[from] ProjectionError),
+}
+
+impl Replannable for ReadError {
+    fn is_plan_outdated(&self) -> bool {
+        matches!(self, Self::Database(error) | Self::Projection(ProjectionError::Database(error)) if is_plan_outdated(error))
+    }
 }
 
 /// An event as the log stores it, with the exact bytes of its JSON.
@@ -384,9 +389,12 @@ pub async fn replay_stories(
 /// Returns the position of the first event that was recorded at or after a time, or the position after the head if there
 /// is none.
 pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
-    let mut conn = pool.acquire().await?;
-    let head = head(&mut *conn, shard).await?;
-    first_at(&mut conn, shard, time, head).await
+    let find = async || {
+        let mut conn = pool.acquire().await?;
+        let head = head(&mut *conn, shard).await?;
+        first_at(&mut conn, shard, time, head).await
+    };
+    replanned(find).await
 }
 
 /// Returns the position of the first event at or after a time, in a log that ends at `head`. Times never decrease with

@@ -13,7 +13,7 @@
 //! | event by ID | `events_event_id_key` |
 //! | events by the ID of their request | `events_request`, Bloom filters of ranges of pages |
 
-use ledger_database::{FromRow, PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool, replanned};
 use ledger_events::{AccountId, Position, ShardId, placement};
 use ledger_projections::page;
 use uuid::Uuid;
@@ -132,6 +132,15 @@ impl From<EventRow> for Found {
 
 /// Looks up the terms, at most [`MOST_OF_KIND`] results of each kind. `email_lookup` is the keyed hash of the email.
 pub async fn find(
+    pool: &PgPool,
+    shards: &[ShardId],
+    terms: &Terms,
+    email_lookup: Option<[u8; 32]>,
+) -> Result<Vec<Found>, sqlx::Error> {
+    replanned(|| find_once(pool, shards, terms, email_lookup)).await
+}
+
+async fn find_once(
     pool: &PgPool,
     shards: &[ShardId],
     terms: &Terms,

@@ -5,7 +5,7 @@
 //! index is needed.
 
 use chrono::{DateTime, Utc};
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::wallet::{Movement, Wallet};
 use ledger_events::{Event, Money, Position, ShardId, WalletId};
 use ledger_projections::totals::{self, Sums};
@@ -55,8 +55,8 @@ impl WalletStatement {
         let (after, _) = left_by(pool, self.shard, self.wallet.id, self.after).await?;
         let (upto, closing) = left_by(pool, self.shard, self.wallet.id, self.last).await?;
         let of = (self.wallet.account_id, self.wallet.id);
-        let mut conn = pool.acquire().await?;
-        Ok((totals::of_wallet(&mut conn, self.shard, of, (after, upto)).await?, closing))
+        let add_up = async || totals::of_wallet(&mut *pool.acquire().await?, self.shard, of, (after, upto)).await;
+        Ok((replanned(add_up).await?, closing))
     }
 
     /// Returns the next page of movements, oldest first; empty at the end.

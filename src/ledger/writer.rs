@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_database::{Connector, PgConnection};
+use ledger_database::{Connector, PgConnection, is_plan_outdated};
 use ledger_events::ShardId;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
@@ -258,6 +258,8 @@ impl Writer {
             // The connection is dropped, and with it the transaction: COMMIT was not sent.
             Err(_) => return BatchOutcome::Slow,
             Ok(Err(error)) if error.is_slow() => return BatchOutcome::Slow,
+            // A new connection prepares the statements anew, at once.
+            Ok(Err(error)) if error.database().is_some_and(is_plan_outdated) => return BatchOutcome::HeadConflict,
             Ok(Err(error)) if error.database().is_some_and(connect::is_transient) => {
                 return BatchOutcome::Unavailable(error.to_string());
             }

@@ -15,6 +15,7 @@ pub mod workbook;
 use std::fmt;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use ledger_database::{Replannable, is_plan_outdated};
 use ledger_events::{AccountId, OrderId, PayoutId, Position, ShardId, WalletId};
 use ledger_projections::ProjectionError;
 use ledger_projections::envelope::iso8601;
@@ -35,6 +36,16 @@ pub enum ReconcileError {
     Projection(#[from] ProjectionError),
     #[error("no checkpoint of shard {0} in the database has the cosignatures of {1} witnesses")]
     Uncosigned(ShardId, usize),
+}
+
+impl Replannable for ReconcileError {
+    fn is_plan_outdated(&self) -> bool {
+        match self {
+            Self::Database(error) | Self::Projection(ProjectionError::Database(error)) => is_plan_outdated(error),
+            Self::Read(error) => error.is_plan_outdated(),
+            _ => false,
+        }
+    }
 }
 
 /// Time range and wallets of a reconciliation. Without `from`, the range starts at the log's first event. Without `to`,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Timelike, Utc};
-use ledger_database::{PgConnection, PgPool, Transaction};
+use ledger_database::{PgConnection, PgPool, Transaction, replanned};
 use ledger_events::{AccountId, Position, ShardId};
-use ledger_projections::totals::{self, Bounds, Sums, WalletTotals};
+use ledger_projections::totals::{self, Bounds, Sums, Totals, WalletTotals};
 use rust_decimal::Decimal;
 use sqlx::AssertSqlSafe;
 use tokio::sync::Mutex;
@@ -58,16 +58,10 @@ pub async fn report(
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
     let mut all_bounds = vec![];
     for shard in shards {
-        let (mut tx, mut other) = snapshot(pool).await?;
-        let head = reader::head(&mut *tx, *shard).await?;
-        let bounds = bounds(&mut tx, *shard, head, period).await?;
-        let found = totals::of_period((&mut tx, &mut other), *shard, period.account_id, &bounds).await?;
+        let ShardTotals { head, bounds, totals: found, log_checkpoint } = replanned(|| totals_of(pool, *shard, period)).await?;
         for (day, sums) in found.days {
             days.entry(day).or_default().merge(&sums);
         }
-        let log_checkpoint = log_checkpoint(&mut tx, *shard, bounds.upto).await?;
-        tx.commit().await?;
-        other.commit().await?;
         for wallet in found.wallets {
             let is_anothers = period.account_id.is_some() && wallet.account_id() != period.account_id;
             check(*shard, &wallet, is_anothers, bounds.upto == head, &mut report.differences);
@@ -96,6 +90,25 @@ pub async fn report(
     let day = |((day, currency), sums): ((NaiveDate, String), Sums)| DayFigures { day, currency, moved: (&sums).into() };
     report.days = days.into_iter().filter(|(_, sums)| sums.movements > 0).map(day).collect();
     Ok((report, all_bounds))
+}
+
+/// Figures of one shard, all of one snapshot.
+struct ShardTotals {
+    head: Position,
+    bounds: Bounds,
+    totals: Totals,
+    log_checkpoint: Option<LogCheckpoint>,
+}
+
+async fn totals_of(pool: &PgPool, shard: ShardId, period: Period) -> Result<ShardTotals, ReconcileError> {
+    let (mut tx, mut other) = snapshot(pool).await?;
+    let head = reader::head(&mut *tx, shard).await?;
+    let bounds = bounds(&mut tx, shard, head, period).await?;
+    let totals = totals::of_period((&mut tx, &mut other), shard, period.account_id, &bounds).await?;
+    let log_checkpoint = log_checkpoint(&mut tx, shard, bounds.upto).await?;
+    tx.commit().await?;
+    other.commit().await?;
+    Ok(ShardTotals { head, bounds, totals, log_checkpoint })
 }
 
 /// Opens two transactions that share one snapshot.

@@ -14,7 +14,7 @@ use bank_statements::lines::{self, BankLine, Columns, LineError};
 use bank_statements::matching::{self, Open, Outcome, Tolerance};
 use chrono::{NaiveDate, TimeDelta};
 use futures::TryStreamExt;
-use ledger_database::PgPool;
+use ledger_database::{PgPool, replanned};
 use ledger_events::reconciliation::{BankStatement, Decision, StatementFormat, StatementImported};
 use ledger_events::{Currency, ShardId, StatementId};
 use ledger_projections::{ProjectionError, statements};
@@ -122,6 +122,13 @@ pub async fn store(
         let sealed = keyring.seal(&kind, line.number.into(), &serde_json::to_vec(line)?)?;
         rows.push((line.number, keyring.fingerprint("statement.line", identity), sealed));
     }
+    replanned(|| insert(pool, &fingerprint, &rows)).await?;
+    let lines = i32::try_from(lines.len()).unwrap_or(i32::MAX);
+    Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
+}
+
+/// Stores the sealed lines of a statement: their number, fingerprint and sealed content.
+async fn insert(pool: &PgPool, fingerprint: &str, rows: &[(i32, [u8; 32], Vec<u8>)]) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     for part in rows.chunks(BATCH_LINES) {
         sqlx::query(
@@ -130,16 +137,14 @@ pub async fn store(
              WHERE NOT EXISTS (SELECT FROM bank_statements WHERE shard_id = $1 AND fingerprint = $2) ON CONFLICT DO NOTHING",
         )
         .bind(FIRST_SHARD)
-        .bind(&fingerprint)
+        .bind(fingerprint)
         .bind(part.iter().map(|(number, ..)| *number).collect::<Vec<_>>())
         .bind(part.iter().map(|(_, identity, _)| &identity[..]).collect::<Vec<_>>())
         .bind(part.iter().map(|(.., sealed)| &sealed[..]).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await?;
     }
-    tx.commit().await?;
-    let lines = i32::try_from(lines.len()).unwrap_or(i32::MAX);
-    Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
+    tx.commit().await
 }
 
 /// A stored line of a statement.

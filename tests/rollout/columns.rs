@@ -5,7 +5,7 @@ use std::path::Path;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use webhook_client::receiver::ReceiverResponse;
 
-use super::load::{Load, Shop};
+use super::load::{FOR_ALL, Load, Shop};
 use crate::support::program::Program;
 use crate::support::wait::until;
 use crate::support::{postgres, repository, shop};
@@ -35,9 +35,9 @@ async fn a_new_column_in_every_table_fails_no_request() {
     let ca = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ca.path(), receiver.ca_pem()).unwrap();
     let trust = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-    let node = Program::start(&database.url, &trust).await;
+    let node = Program::start(&database.url, &[&trust[..], &FOR_ALL].concat()).await;
     let customer = Shop::open(&node, &receiver.url()).await;
-    let mut load = Load::start(&node, &customer, "load");
+    let mut load = Load::whole(&node, &customer, "load");
     // Prepare every statement before the first column is added.
     load.go_round().await;
     let mut admin = PgConnection::connect(&database.url).await.unwrap();

@@ -1,5 +1,7 @@
 //! A load of every kind of request on one node, in which no request may fail.
 
+mod people;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -60,13 +62,34 @@ enum Kind {
     Reads,
     Operates,
     Pays,
+    User,
+    Program,
+    Console,
 }
 
+/// Kinds of work that the last release knows, too.
+const KNOWN: &[Kind] = &[Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates, Kind::Pays];
+/// All kinds of work. A node serves them with the arguments [`FOR_ALL`].
+const ALL: &[Kind] =
+    &[Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates, Kind::Pays, Kind::User, Kind::Program, Kind::Console];
+/// Arguments of a node under a load of every kind: large fundings wait for a second operator.
+pub const FOR_ALL: [&str; 2] = ["--approval-above", "2000000.00"];
+
 impl Load {
-    /// Starts callers of every kind on a node. `name` distinguishes their data from that of another load.
+    /// Starts callers of every kind that the last release knows on a node. `name` distinguishes their data from that of
+    /// another load.
     pub fn start(node: &Program, shop: &Shop, name: &str) -> Load {
+        Load::of(KNOWN, node, shop, name)
+    }
+
+    /// Starts callers of every kind on a node of this build.
+    pub fn whole(node: &Program, shop: &Shop, name: &str) -> Load {
+        Load::of(ALL, node, shop, name)
+    }
+
+    fn of(kinds: &[Kind], node: &Program, shop: &Shop, name: &str) -> Load {
         let mut load = Load { failures: Arc::default(), rounds: vec![], stop: CancellationToken::new(), callers: JoinSet::new() };
-        for (number, kind) in [Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates, Kind::Pays].into_iter().enumerate() {
+        for (number, kind) in kinds.iter().copied().enumerate() {
             let caller = Caller::of(node, &shop.client, load.failures.clone());
             let (told, rounds) = watch::channel(0);
             load.rounds.push(rounds);
@@ -82,6 +105,9 @@ impl Load {
                         Kind::Reads => read(&caller, &shop).await,
                         Kind::Operates => operate(&caller, &shop, &key).await,
                         Kind::Pays => session = pay(&caller, &shop, &key, session).await,
+                        Kind::User => people::of_user(&caller, &shop, &key).await,
+                        Kind::Program => people::of_program(&caller, &shop).await,
+                        Kind::Console => people::of_operator(&caller, &shop, &key).await,
                     }
                     told.send_replace(round);
                 }

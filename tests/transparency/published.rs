@@ -73,7 +73,7 @@ async fn hashes_are_for_everyone_and_entries_for_auditors() {
         let (status, ..) = bytes(&node, &path, None).await;
         assert_eq!(status, 401);
         let (status, bundle, headers) = bytes(&node, &path, Some(auditor.expose())).await;
-        assert_eq!((status, &headers["cache-control"]), (200, &"private, max-age=31536000, immutable".parse().unwrap()));
+        assert_eq!((status, &headers["cache-control"]), (200, &"no-store".parse().unwrap()));
         let (status, long, _) = bytes(&node, &path.replace("/entries/", "/entries32/"), Some(auditor.expose())).await;
         assert_eq!((status, long.len()), (200, bundle.len() + 2 * usize::from(tile.width)));
         let mut rest = &bundle[..];

@@ -20,13 +20,25 @@ pub fn is_plan_outdated(error: &sqlx::Error) -> bool {
     })
 }
 
-/// Runs a query, and runs it once more if its plan was outdated. `ask` acquires its own connection.
+/// An error that tells whether an outdated plan was its cause.
+pub trait Replannable {
+    fn is_plan_outdated(&self) -> bool;
+}
+
+impl Replannable for sqlx::Error {
+    fn is_plan_outdated(&self) -> bool {
+        is_plan_outdated(self)
+    }
+}
+
+/// Runs a query or a transaction, and runs it once more if a plan was outdated: then nothing was committed. `ask` acquires
+/// its own connection.
 ///
 /// # Errors
 /// The error of the last attempt.
-pub async fn replanned<T, A: Future<Output = Result<T, sqlx::Error>>>(ask: impl Fn() -> A) -> Result<T, sqlx::Error> {
+pub async fn replanned<T, E: Replannable, A: Future<Output = Result<T, E>>>(ask: impl Fn() -> A) -> Result<T, E> {
     match ask().await {
-        Err(error) if is_plan_outdated(&error) => ask().await,
+        Err(error) if error.is_plan_outdated() => ask().await,
         outcome => outcome,
     }
 }

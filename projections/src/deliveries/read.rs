@@ -1,7 +1,7 @@
 //! Queries of deliveries, each with the worker's record.
 
 use ledger_database::FromRow;
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::webhook::{Retryable, WebhookEventType};
 use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
@@ -56,6 +56,16 @@ pub async fn list(pool: &PgPool, shard: ShardId, filter: &DeliveryFilter, page: 
 
 /// Lists a page like [`list`], with the caller's thresholds.
 pub async fn list_by(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Delivery>, sqlx::Error> {
+    replanned(|| list_once(pool, shard, filter, page, thresholds)).await
+}
+
+async fn list_once(
     pool: &PgPool,
     shard: ShardId,
     filter: &DeliveryFilter,
@@ -241,7 +251,8 @@ pub async fn find(
     let found: Option<DeliveryRow> = query.build_query_as().fetch_optional(pool).await?;
     let Some(DeliveryRow(mut delivery)) = found else { return Ok(None) };
     if !retries.is_empty() {
-        AllRetried::find(&mut *pool.acquire().await?, shard, account, retries).await?.show(&mut delivery);
+        let find = async || AllRetried::find(&mut *pool.acquire().await?, shard, account, retries).await;
+        replanned(find).await?.show(&mut delivery);
     }
     let attempts = history::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))

@@ -1,7 +1,7 @@
 //! Statistics of an account's deliveries, by status and age.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
@@ -32,6 +32,10 @@ pub struct Statistics {
 /// exist, neither for the total nor for the last 24 hours. `retries` are those of the account that the projection
 /// has not processed yet.
 pub async fn statistics(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[Retry]) -> Result<Statistics, sqlx::Error> {
+    replanned(|| compute(pool, shard, account, retries)).await
+}
+
+async fn compute(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[Retry]) -> Result<Statistics, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let groups = pages::delivery_groups(&mut tx, shard, account, None, None).await?;
     let total_count = Group::rows_of(&groups);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use ledger_database::{FromRow, PgPool};
+use ledger_database::{FromRow, PgPool, replanned};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -181,7 +181,7 @@ impl Console {
             (Some(_), Some(factor)) => self.accept(&user, factor)?.ok_or(AccessError::WrongPassword)?,
         };
         let source = self.source_hash(email, network);
-        self.begin(user, &accepted, Some(source)).await?.ok_or(AccessError::WrongPassword)
+        replanned(|| self.begin(&user, &accepted, Some(source))).await?.ok_or(AccessError::WrongPassword)
     }
 
     /// Starts a session for a user whom the identity provider has authenticated.
@@ -192,7 +192,7 @@ impl Console {
         let found = self.candidate(None, Some(operator_id)).await?;
         let user = found.filter(|user| user.subject_lookup.is_some() && self.keyring.admits(user.row(), Some(&user.mac)));
         let user = user.ok_or(AccessError::Unknown)?;
-        self.begin(user, &AcceptedFactor::NotNeeded, None).await?.ok_or(AccessError::Unknown)
+        replanned(|| self.begin(&user, &AcceptedFactor::NotNeeded, None)).await?.ok_or(AccessError::Unknown)
     }
 
     async fn candidate(&self, email: Option<[u8; 32]>, id: Option<i64>) -> Result<Option<Candidate>, AccessError> {
@@ -214,7 +214,7 @@ impl Console {
     /// Uses up the second factor and starts a session. Returns nothing if the user or the factor has changed meanwhile.
     async fn begin(
         &self,
-        user: Candidate,
+        user: &Candidate,
         accepted: &AcceptedFactor,
         source: Option<[u8; 32]>,
     ) -> Result<Option<SignedIn>, AccessError> {

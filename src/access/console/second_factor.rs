@@ -1,6 +1,6 @@
 //! Second factors of operators' users: enrolment, and codes that are accepted once.
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnection, replanned};
 
 use super::{Candidate, Console, ConsoleSession};
 use crate::access::AccessError;
@@ -103,12 +103,15 @@ impl Console {
         let user = found.filter(|user| self.keyring.admits(user.row(), Some(&user.mac)));
         let Some(user) = user.filter(|user| user.totp_hash.is_some()) else { return Ok(false) };
         let Some(accepted) = self.accept(&user, factor)? else { return Ok(false) };
-        let mut transaction = self.pool.begin().await?;
-        let is_right = self.use_up(&mut transaction, user.id, &accepted).await?;
-        if is_right {
-            transaction.commit().await?;
-        }
-        Ok(is_right)
+        let use_up = async || {
+            let mut transaction = self.pool.begin().await?;
+            let is_right = self.use_up(&mut transaction, user.id, &accepted).await?;
+            if is_right {
+                transaction.commit().await?;
+            }
+            Ok(is_right)
+        };
+        replanned(use_up).await
     }
 
     /// Checks a second factor without using it up. Returns nothing if it is wrong.

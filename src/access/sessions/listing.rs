@@ -94,7 +94,7 @@ impl Sessions {
         conn: &mut PgConnection,
         session: &Renewed,
         network: IpAddr,
-        user_agent: Option<Secret>,
+        user_agent: Option<&Secret>,
     ) -> Result<(), AccessError> {
         let unsealable = |error: &dyn std::fmt::Display| {
             tracing::error!(%error, "failed to seal a session's details");

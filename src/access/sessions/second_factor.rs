@@ -1,7 +1,7 @@
 //! Second factors of users: enrolment, and the check of codes and recovery codes. A code is accepted once.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{FromRow, PgConnection};
+use ledger_database::{FromRow, PgConnection, replanned};
 use ledger_events::{AccountId, UserId};
 
 use super::Sessions;
@@ -73,8 +73,8 @@ impl Sessions {
         code: &Secret,
         recovery_codes: &[Secret],
     ) -> Result<Option<EnableTwoFactor>, AccessError> {
-        let mut conn = self.pool.acquire().await?;
-        let Some(stored) = stored(&mut conn, user_id).await?.filter(|stored| !stored.is_enabled) else { return Ok(None) };
+        let find = async || stored(&mut *self.pool.acquire().await?, user_id).await;
+        let Some(stored) = replanned(find).await?.filter(|stored| !stored.is_enabled) else { return Ok(None) };
         let secret = self.opened(user_id, &stored)?;
         let step = accepted_step(&secret, code, stored.now, None).map_err(broken)?.ok_or(AccessError::WrongSecondFactor)?;
         let hash = |code| recovery_code_hash(&self.keyring, RECOVERY_CODE, user_id.0, code);
@@ -87,9 +87,12 @@ impl Sessions {
     /// # Errors
     /// [`AccessError::WrongSecondFactor`] for a code that is wrong or was used before.
     pub async fn use_second_factor(&self, user_id: UserId, given: &SecondFactor) -> Result<(), AccessError> {
-        let mut transaction = self.pool.begin().await?;
-        self.pass_second_factor(&mut transaction, user_id, Some(given)).await?;
-        Ok(transaction.commit().await?)
+        let pass = async || {
+            let mut transaction = self.pool.begin().await?;
+            self.pass_second_factor(&mut transaction, user_id, Some(given)).await?;
+            Ok(transaction.commit().await?)
+        };
+        replanned(pass).await
     }
 
     /// Checks the second factor of a login, if the user has one, and uses it up in the caller's transaction.

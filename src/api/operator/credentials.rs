@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use ledger_database::replanned;
 use ledger_events::{AccountId, CredentialId, ShardId, account};
 use ledger_projections::accounts;
 use ledger_projections::state::State as _;
@@ -212,9 +213,10 @@ impl Credentials {
 
 /// Returns the shard and the account of a credential.
 async fn owner(state: &ApiState, id: CredentialId) -> Result<(ShardId, AccountId), ApiError> {
-    let mut connection = state.ledger.pool().acquire().await?;
+    let pool = state.ledger.pool();
     for shard in state.ledger.shards() {
-        if let Some(known) = account::Credential::load(&mut connection, shard, &[id]).await?.pop() {
+        let load = async || account::Credential::load(&mut *pool.acquire().await?, shard, &[id]).await;
+        if let Some(known) = replanned(load).await?.pop() {
             return Ok((shard, known.account_id));
         }
     }

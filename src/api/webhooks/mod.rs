@@ -4,6 +4,7 @@ mod bodies;
 mod explanation;
 mod replays;
 
+use ledger_database::replanned;
 use ledger_events::account::Credential;
 use ledger_events::{AccountId, CredentialId, ShardId, WebhookId, webhook};
 use ledger_projections::state::State as _;
@@ -63,7 +64,8 @@ fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> 
 /// 403 if the caller may not see the secret.
 async fn check_link(state: &ApiState, caller: &Principal, credential: Option<CredentialId>) -> Result<(), ApiError> {
     let Some(id) = credential.filter(|id| !caller.visible_secrets().contains(*id)) else { return Ok(()) };
-    let found = Credential::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?;
+    let load = async || Credential::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await;
+    let found = replanned(load).await?;
     match found.iter().any(|credential| credential.account_id == caller.account_id) {
         true => Err(secret_not_visible()),
         false => Ok(()),
@@ -97,7 +99,8 @@ pub async fn with_texts(state: &ApiState, shard: ShardId, webhook: webhook::Webh
 /// # Errors
 /// 404 if the account has no such webhook.
 pub async fn find(state: &ApiState, caller: &Principal, id: WebhookId) -> Result<webhook::Webhook, ApiError> {
-    let found = webhook::Webhook::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await?.pop();
+    let load = async || webhook::Webhook::load(&mut *state.ledger.pool().acquire().await?, caller.shard_id, &[id]).await;
+    let found = replanned(load).await?.pop();
     found.filter(|webhook| webhook.account_id == caller.account_id).ok_or_else(not_found)
 }
 

@@ -1,6 +1,6 @@
 //! Changes of the counts of orders, folded from their streams, and the lists that need them.
 
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::order::Order;
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::listing::moves::{self, Move, Uncounted};
@@ -26,6 +26,16 @@ pub async fn list_orders_by(
     if filter.has_reference() {
         return orders::list_by_reference(pool, shard, filter, page).await;
     }
+    replanned(|| list_once(pool, shard, filter, page, thresholds)).await
+}
+
+async fn list_once(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &OrderFilter,
+    page: Page,
+    thresholds: &Thresholds,
+) -> Result<Listed<Order>, sqlx::Error> {
     let mut tx = orders::snapshot(pool, filter).await?;
     let uncounted = match filter.needs_counts() {
         true => uncounted(&mut tx, shard, filter.account_id, thresholds).await?,

@@ -245,8 +245,8 @@ pub(super) async fn completion(in_flight: &mut Option<InFlightBatch>) -> (InFlig
 fn refusal(error: &sqlx::Error) -> Option<BatchOutcome> {
     let code = error.as_database_error()?.code()?;
     match &*code {
-        // A new connection prepares the statement anew.
-        _ if is_plan_outdated(error) => Some(BatchOutcome::Unavailable(error.to_string())),
+        // A new connection prepares the statement anew, at once.
+        _ if is_plan_outdated(error) => Some(BatchOutcome::HeadConflict),
         "57014" => Some(BatchOutcome::Slow),
         "55P03" | "40001" | "40P01" | connect::READ_ONLY => Some(BatchOutcome::Unavailable(error.to_string())),
         _ if connect::is_transient(error) => None,
