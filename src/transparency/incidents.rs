@@ -53,13 +53,19 @@ fn first(present: &str, incidents: &[Incident]) -> String {
     incidents.iter().rev().fold(present.to_owned(), go_back)
 }
 
+/// Returns whether an incident has ended the log to which a checkpoint belongs.
+pub fn have_ended(checkpoint: &Published, incidents: &[Incident]) -> bool {
+    let is_older = |incident: &Incident| u64::try_from(incident.position).is_ok_and(|position| position > checkpoint.size);
+    incidents.iter().any(|incident| incident.event.origin == checkpoint.origin || is_older(incident))
+}
+
 /// Everything that decides whether and how a shard's next checkpoint is signed.
 #[derive(Debug)]
 pub struct Situation {
     pub incidents: Vec<Incident>,
     /// Newest checkpoint under any origin.
     pub newest: Option<Published>,
-    /// Open refusals of nodes that no incident resolves. The node that remembers the largest tree comes first.
+    /// Open refusals of nodes, under any origin, that no incident resolves. The node that remembers the largest tree comes first.
     pub refusals: Vec<Recorded>,
 }
 
@@ -67,10 +73,7 @@ pub struct Situation {
 pub async fn situation(conn: &mut PgConnection, shard: ShardId) -> Result<Situation, ReadError> {
     let incidents = of(&mut *conn, shard).await?;
     let newest = store::newest(&mut *conn, shard).await?;
-    let mut refusals = peers::all_refusals(conn, shard).await?;
-    let has_ended = |origin: &str| incidents.iter().any(|incident| incident.event.origin == origin);
-    refusals
-        .retain(|refusal| !has_ended(&refusal.origin) && newest.as_ref().is_none_or(|newest| newest.origin == refusal.origin));
+    let mut refusals = peers::refusals(conn, shard).await?;
     refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.size));
     Ok(Situation { incidents, newest, refusals })
 }

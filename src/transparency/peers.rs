@@ -56,13 +56,13 @@ pub struct Peers {
     is_known: bool,
     /// Other nodes that have not compared their states with the current server.
     pub unheard: Vec<Identity>,
-    /// Open refusals of all nodes, including this one's.
+    /// Open refusals of all nodes under any origin, including this one's.
     refusals: Vec<Recorded>,
 }
 
 impl Peers {
     /// Reads the signers and refusals of a shard from the database.
-    pub async fn read(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<Peers, sqlx::Error> {
+    pub async fn read(conn: &mut PgConnection, shard: ShardId, me: &Identity) -> Result<Peers, sqlx::Error> {
         let rows: Vec<SignerRow> = sqlx::query_as(
             "SELECT present.server, s.node, s.host, s.server = present.server
              FROM (SELECT pg_postmaster_start_time()::text || '/' || oid AS server FROM pg_database WHERE datname = current_database()) AS present
@@ -81,7 +81,7 @@ impl Peers {
                 false => {}
             }
         }
-        let refusals = refusals(conn, shard, origin).await?;
+        let refusals = refusals(conn, shard).await?;
         Ok(Peers { server, is_known, unheard, refusals })
     }
 
@@ -95,9 +95,9 @@ impl Peers {
         Some(Refusal::Elsewhere { node: other.node, host: other.host.clone(), reason: other.reason.clone() })
     }
 
-    /// Returns the refusal of this node, if it has not withdrawn it.
-    pub fn own_refusal(&self, me: &Identity) -> Option<&Recorded> {
-        self.refusals.iter().find(|refusal| refusal.node == me.node)
+    /// Returns the refusals of this node that it has not withdrawn.
+    pub fn own_refusals(&self, me: &Identity) -> impl Iterator<Item = &Recorded> {
+        self.refusals.iter().filter(|refusal| refusal.node == me.node)
     }
 
     /// Records, for the other nodes, that this node has compared its state with the current server.
@@ -131,23 +131,16 @@ impl Peers {
     }
 }
 
-/// Returns the open refusals under an origin, oldest first.
-pub async fn refusals(conn: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Vec<Recorded>, sqlx::Error> {
+/// Returns the open refusals under any origin, oldest first. A new origin does not end a refusal: only the node that refused,
+/// or an incident that was recorded since.
+pub async fn refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
+    // The trigger `refuse_checkpoint` has the same condition.
     sqlx::query_as(
-        "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
-         WHERE shard_id = $1 AND origin = $2 AND withdrawn_at IS NULL ORDER BY refused_at, node",
-    )
-    .bind(shard)
-    .bind(origin)
-    .fetch_all(conn)
-    .await
-}
-
-/// Returns the open refusals under all origins, oldest first.
-pub async fn all_refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals
-         WHERE shard_id = $1 AND withdrawn_at IS NULL ORDER BY refused_at, node",
+        "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals r
+         WHERE shard_id = $1 AND withdrawn_at IS NULL
+           AND NOT EXISTS (SELECT FROM events e WHERE e.shard_id = r.shard_id AND e.stream_type = 'log' AND e.stream_id = r.shard_id
+                AND e.type = 'LogIncidentRecorded' AND (e.position > r.head OR e.data ->> 'origin' = r.origin))
+         ORDER BY refused_at, node",
     )
     .bind(shard)
     .fetch_all(conn)
@@ -194,14 +187,13 @@ pub async fn refuse(
     tx.commit().await
 }
 
-/// Withdraws this node's refusal, because the log agrees with the node's state after all.
-pub async fn withdraw(conn: &mut PgConnection, shard: ShardId, origin: &str, me: &Identity) -> Result<(), sqlx::Error> {
+/// Withdraws this node's refusals, because the log agrees with the node's state after all.
+pub async fn withdraw(conn: &mut PgConnection, shard: ShardId, me: &Identity) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE log_refusals SET withdrawn_at = clock_timestamp()
-         WHERE shard_id = $1 AND origin = $2 AND node = $3 AND withdrawn_at IS NULL",
+         WHERE shard_id = $1 AND node = $2 AND withdrawn_at IS NULL",
     )
     .bind(shard)
-    .bind(origin)
     .bind(me.node)
     .execute(conn)
     .await?;

@@ -13,7 +13,7 @@ use transparency_log::checkpoint::{Checkpoint, Trust};
 use transparency_log::merkle::leaf_hash;
 use transparency_log::tile::Edge;
 
-use super::incidents;
+use super::incidents::{self, Incident};
 use super::peers::{self, Identity, Peers};
 use super::refusal::Standing;
 use super::signer::{Origin, Signer};
@@ -159,8 +159,9 @@ impl TreeProjector {
     pub async fn step(&self, shard: ShardId) -> Result<SigningStep, TreeError> {
         let mut conn = self.dedicated.acquire().await?;
         let mut tx = conn.begin().await?;
-        let origin = incidents::present(self.origin.of(shard), &incidents::of(&mut tx, shard).await?);
-        match self.step_in(&mut tx, shard, &origin).await {
+        let incidents = incidents::of(&mut tx, shard).await?;
+        let origin = incidents::present(self.origin.of(shard), &incidents);
+        match self.step_in(&mut tx, shard, &origin, &incidents).await {
             Ok(step) => {
                 // Only a committed tree is published. The state may hold a tree that was not committed, because the next
                 // step must arrive at the same tree.
@@ -175,6 +176,7 @@ impl TreeProjector {
                     return Err(refusal.into());
                 }
                 let remembered = self.recall(&origin).await?;
+                let remembered = self.or_before(remembered, &mut conn, shard, &incidents).await?;
                 match peers::refuse(&mut conn, shard, &origin, &self.me, &refusal, remembered.as_ref()).await {
                     Ok(()) => conn.keep(),
                     // The next step tries again. Until then, other nodes wait a limited time for this one.
@@ -186,13 +188,20 @@ impl TreeProjector {
         }
     }
 
-    async fn step_in(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<SigningStep, TreeError> {
+    async fn step_in(
+        &self,
+        tx: &mut PgConnection,
+        shard: ShardId,
+        origin: &str,
+        incidents: &[Incident],
+    ) -> Result<SigningStep, TreeError> {
         let held = store::hold(&mut *tx, shard).await?;
         // Read the state while holding the tree, so that the comparison uses its latest state.
         let remembered = self.recall(origin).await?;
-        let (newest, epoch) = self.consistent(&mut *tx, shard, remembered.as_ref(), held).await?;
+        let known = self.or_before(remembered, &mut *tx, shard, incidents).await?;
+        let (newest, epoch) = self.consistent(&mut *tx, shard, known.as_ref(), held).await?;
         let Some(size) = held else {
-            self.meet(&mut *tx, shard, origin).await?;
+            self.meet(&mut *tx, shard).await?;
             self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(SigningStep::Elsewhere);
         };
@@ -201,18 +210,10 @@ impl TreeProjector {
             None => size == 0,
         });
         let edge = edge.ok_or(Refusal::Edge { size })?;
-        let (grown, full, is_more) = grow(&mut *tx, shard, &edge, remembered.as_ref()).await?;
+        let (grown, full, is_more) = grow(&mut *tx, shard, &edge, known.as_ref()).await?;
 
-        let peers = self.meet(&mut *tx, shard, origin).await?;
-        if let Some(refused) = peers.own_refusal(&self.me) {
-            // The state file may have been lost since the refusal. The refusal also stores the tree that the node
-            // remembered, and it stays open until the log agrees with that tree.
-            if let Some(recorded) = refused.remembered() {
-                self.consistent(&mut *tx, shard, Some(&recorded), held).await?;
-                grow(&mut *tx, shard, &edge, Some(&recorded)).await?;
-            }
-            peers::withdraw(&mut *tx, shard, origin, &self.me).await?;
-        }
+        let peers = self.meet(&mut *tx, shard).await?;
+        self.withdraw(&mut *tx, shard, &peers, &edge, held).await?;
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);
         if is_published {
             self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
@@ -236,9 +237,35 @@ impl TreeProjector {
         Ok(SigningStep::Signed { size: checkpoint.size, is_more })
     }
 
+    /// Withdraws this node's refusals, if the log agrees with what the node remembered.
+    ///
+    /// The state file may have been lost since, or the origin may have changed. A refusal also stores the tree that the node
+    /// remembered, and it stays open until the log agrees with that tree.
+    async fn withdraw(
+        &self,
+        tx: &mut PgConnection,
+        shard: ShardId,
+        peers: &Peers,
+        edge: &Edge,
+        held: Option<u64>,
+    ) -> Result<(), TreeError> {
+        let mut has_refused = false;
+        for refused in peers.own_refusals(&self.me) {
+            has_refused = true;
+            if let Some(recorded) = refused.remembered() {
+                self.consistent(&mut *tx, shard, Some(&recorded), held).await?;
+                grow(&mut *tx, shard, edge, Some(&recorded)).await?;
+            }
+        }
+        if has_refused {
+            peers::withdraw(tx, shard, &self.me).await?;
+        }
+        Ok(())
+    }
+
     /// Reads the other nodes' refusals, and records that this node's state agrees with the current server.
-    async fn meet(&self, tx: &mut PgConnection, shard: ShardId, origin: &str) -> Result<Peers, TreeError> {
-        let peers = Peers::read(&mut *tx, shard, origin, &self.me).await?;
+    async fn meet(&self, tx: &mut PgConnection, shard: ShardId) -> Result<Peers, TreeError> {
+        let peers = Peers::read(&mut *tx, shard, &self.me).await?;
         self.seen_since(shard, peers.server());
         if let Some(refusal) = peers.refusal(&self.me) {
             return Err(refusal.into());
@@ -345,6 +372,22 @@ impl TreeProjector {
             // The other process that shares the file has stored a newer tree. The next step compares with that one.
             Err(TreeError::SignerState(SignerStateError::Moved { .. })) => Ok(()),
             kept => kept,
+        }
+    }
+
+    /// Returns the remembered tree, or else the one that this node remembers under the origin of the newest checkpoint. A new
+    /// origin in the configuration does not free a log from what was signed under the former one: only an incident does.
+    async fn or_before(
+        &self,
+        remembered: Option<Remembered>,
+        conn: &mut PgConnection,
+        shard: ShardId,
+        incidents: &[Incident],
+    ) -> Result<Option<Remembered>, TreeError> {
+        let newest = if remembered.is_none() { store::newest(conn, shard).await? } else { None };
+        match newest.filter(|newest| !incidents::have_ended(newest, incidents)) {
+            Some(newest) => self.recall(&newest.origin).await,
+            None => Ok(remembered),
         }
     }
 

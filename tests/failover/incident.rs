@@ -9,7 +9,7 @@ use super::signers::{failed_over, step};
 use crate::support::program::{Program, run};
 use crate::support::tree::{Tree, key};
 
-async fn log(api: &Program, arguments: &[&str]) -> Result<Value, String> {
+pub async fn log(api: &Program, arguments: &[&str]) -> Result<Value, String> {
     let url = api.url();
     let output = run(api.command().args(["log", "--url", &url]).args(arguments).arg("--json")).await;
     match output.status.success() {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use rewards_ledger::ledger::connect::is_transient;
 use rewards_ledger::transparency::projector::SigningStep;
 use rewards_ledger::transparency::{Refusal, TreeError};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, ConnectOptions};
 
+use super::incident::log;
 use crate::support::failover::Standby;
 use crate::support::ledger::SHARD;
+use crate::support::program::Program;
 use crate::support::shop::Shop;
 use crate::support::tree::{Signing, Tree};
 use crate::support::wait::until;
@@ -77,6 +79,40 @@ async fn the_refusal_of_one_node_stops_every_node() {
     assert!(old.to_string().contains("refuses to sign this log"), "{old}");
     assert_eq!(less.newest().await.size, common, "nothing was signed");
     shop.order(1).await;
+}
+
+/// The origin follows from the public URL, which may change at the same time as the database fails over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_holds_under_another_origin_until_an_incident_ends_it() {
+    let (shop, more, less, signed, common) = failed_over().await;
+    let moved = |state_of: Option<&Tree>| {
+        let signing = Signing { origin: "moved.example.com/log".to_owned(), state_of: state_of.cloned(), ..Signing::default() };
+        Tree::with(&shop.ledger, &shop.options, &shop.metrics, signing)
+    };
+    let (more_moved, less_moved) = (moved(Some(&more)), moved(Some(&less)));
+    // The node remembers what it has signed under the former origin.
+    let refused = Tree::refused(step(&more_moved).await);
+    assert!(matches!(refused, Refusal::Rewritten { size } if size == signed), "{refused}");
+    for other in [&less, &less_moved, &moved(None)] {
+        assert!(Tree::refused(step(other).await).is_of_another());
+    }
+    assert_eq!(Tree::refused(step(&more).await), refused);
+    let elsewhere = "INSERT INTO log_checkpoints (shard_id, size, origin, root, note)
+        SELECT shard_id, size + 1, 'elsewhere/1', root, note FROM log_checkpoints ORDER BY size DESC LIMIT 1";
+    let old = sqlx::raw_sql(elsewhere).execute(shop.pool()).await.unwrap_err();
+    assert!(old.to_string().contains("refuses to sign this log"), "{old}");
+    // Losing the state file helps as little as another origin.
+    let kept = more.state.with_extension("kept");
+    std::fs::rename(&more.state, &kept).unwrap();
+    assert_eq!(Tree::refused(step(&more_moved).await), refused);
+    std::fs::rename(&kept, &more.state).unwrap();
+    assert_eq!(less.newest().await.size, common, "nothing was signed");
+
+    let api = Program::start(shop.options.to_url_lossy().as_str(), &["--roles", "api"]).await;
+    let recorded = log(&api, &["incident", "--reason", "the disk of the primary failed"]).await.unwrap();
+    assert_eq!(step(&less_moved).await.unwrap(), SigningStep::Waiting);
+    assert!(more_moved.grow().await > signed);
+    assert_eq!(more_moved.newest().await.origin, recorded["next_origin"]);
 }
 
 /// A case that cannot be excluded: the only node that remembers is down for longer than the others wait. When it

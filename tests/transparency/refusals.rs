@@ -1,6 +1,8 @@
 //! The signer's state outside the database, and the refusals that follow from it.
 
+use rewards_ledger::ledger::commands::RecordLogIncident;
 use rewards_ledger::ledger::{Command, Ledger};
+use rewards_ledger::secrets::seal::Secret;
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::Refusal;
 use rewards_ledger::transparency::projector::SigningStep;
@@ -70,9 +72,14 @@ async fn a_restored_older_backup_is_detected_even_after_it_has_grown_again() {
     assert!(Tree::refused(stranger.projector.step(SHARD).await).is_of_another());
     assert_eq!(tree.newest().await.size, old_size);
 
-    // The remedy is another log: a new origin, under which nothing has been signed.
+    // The remedy is another log, under whose origin nothing has been signed. Only an incident begins one.
     let anew = Signing { origin: "ledger.example.com/log-2".to_owned(), ..remembering(&first) };
     let (_, anew) = on(&old, anew).await;
+    assert_eq!(Tree::refused(anew.projector.step(SHARD).await), Refusal::Rewritten { size: signed });
+    let [origin, next_origin] = ["ledger.example.com/log/1", "ledger.example.com/log-2/1"].map(str::to_owned);
+    let reason = Secret::new("an intended restore");
+    let incident = RecordLogIncident { origin, next_origin, signed: None, kept: None, refusal: String::new(), reason, known: 0 };
+    ledger::run(&restored, Command::RecordLogIncident(incident)).await;
     anew.grow().await;
     let newest = anew.newest().await;
     assert_eq!(newest.origin, "ledger.example.com/log-2/1");

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 33] = migrations![
+const FILES: [(&str, &str); 34] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -48,6 +48,7 @@ const FILES: [(&str, &str); 33] = migrations![
     "0036_delivery_days"
     "0039_withdrawn_approvals"
     "0040_products_with_thresholds"
+    "0043_refusals_of_every_origin"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line
