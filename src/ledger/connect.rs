@@ -7,7 +7,7 @@
 //!
 //! The server finds dead nodes by TCP keepalive and `tcp_user_timeout`, which are set here. sqlx 0.9 opens the node's end
 //! of the socket itself and gives no access to its options, so the node relies on its deadlines alone. The deadlines also
-//! help behind a proxy that acknowledges bytes and forwards none, where TCP's timers do not.
+//! help behind a proxy that acknowledges bytes and forwards none, where TCP's timers do not (docs/decisions/0023).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

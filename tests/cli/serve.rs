@@ -25,6 +25,18 @@ async fn a_database_is_migrated_once() {
     server.stop().await.unwrap();
 }
 
+/// A listener that accepts connections and never answers stands for a database behind a silent network.
+#[tokio::test]
+async fn a_silent_database_ends_the_start_with_an_error() {
+    let database = postgres::database().await;
+    let node = Program::start(&database.url, &["--roles", "api"]).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://ledger@{}/ledger", silent.local_addr().unwrap());
+    let ended = run(node.command().args(["serve", "--listen", "127.0.0.1:0"]).env("DATABASE_URL", url)).await;
+    let said = err(&ended);
+    assert!(!ended.status.success() && said.contains("the database did not answer within 15s"), "{said}");
+}
+
 #[tokio::test]
 async fn mails_must_not_link_to_a_portal_that_is_not_there() {
     let (directory, database) = (directory(), postgres::database().await);

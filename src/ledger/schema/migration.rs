@@ -16,6 +16,9 @@ use super::SchemaError;
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest time to retry a migration, or to wait for another program that migrates.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Deadline for connecting and looking for missing migrations. A node whose database is silent ends with an error, so that
+/// its supervisor notices. A migration itself has no deadline: it may read whole tables.
+const LOOKED: Duration = Duration::from_secs(15);
 /// First pause between attempts. It doubles with each attempt, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -30,8 +33,8 @@ pub async fn run(
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<(), SchemaError> {
-    let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
-    if !missing(migrator, to, &mut connection).await?.is_empty() {
+    let (mut connection, found) = look(migrator, to, options).await?;
+    if !found.is_empty() {
         prepare(migrator, &mut connection, patience).await?;
         // Another program may have applied some of them in the meantime.
         for migration in missing(migrator, to, &mut connection).await? {
@@ -45,9 +48,26 @@ pub async fn run(
     Ok(())
 }
 
+/// Opens a connection and returns it with the migrations that are not applied yet.
+///
+/// # Errors
+/// Returns [`SchemaError::Silent`] if the database does not answer in time.
+pub(super) async fn look<'m>(
+    migrator: &'m Migrator,
+    to: Option<i64>,
+    options: &PgConnectOptions,
+) -> Result<(PgConnection, Vec<&'m Migration>), SchemaError> {
+    let looked = tokio::time::timeout(LOOKED, async {
+        let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
+        let missing = missing(migrator, to, &mut connection).await?;
+        Ok::<_, SchemaError>((connection, missing))
+    });
+    looked.await.unwrap_or(Err(SchemaError::Silent(LOOKED)))
+}
+
 /// Returns the migrations that are not applied yet. Ignores migrations of a newer program: releases only expand the
 /// schema that an older one uses, so that the older one can be started again.
-pub(super) async fn missing<'m>(
+async fn missing<'m>(
     migrator: &'m Migrator,
     to: Option<i64>,
     connection: &mut PgConnection,

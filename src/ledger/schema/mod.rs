@@ -9,10 +9,10 @@ use std::time::Duration;
 use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgExecutor};
+use sqlx::{Connection, PgExecutor};
 
 use files::MIGRATIONS;
-use migration::{PATIENCE, missing, run};
+use migration::{PATIENCE, look, run};
 
 use crate::secrets::master_keys::KeyError;
 
@@ -26,6 +26,8 @@ pub enum SchemaError {
         "{what}; other sessions have held the lock for {patience:?}; the oldest transactions: {holders}. End them, and run `rewards-ledger migrate` again: it continues where it stopped"
     )]
     Locked { what: String, patience: Duration, holders: String },
+    #[error("the database did not answer within {0:?} whether migrations are missing")]
+    Silent(Duration),
     #[error("the schema is at version {found}; this program needs version {needed}: run `rewards-ledger migrate`")]
     Outdated { found: i64, needed: i64 },
     #[error("the log is not append-only: {0}; refusing to work on it")]
@@ -40,7 +42,10 @@ pub enum SchemaError {
 /// reach. No node may work on a partial log.
 pub const IMPORT: &str = "import";
 
-/// Migrates the database's schema to this program's version.
+/// Migrates the database's schema to this program's version. A migration itself has no deadline: it may read whole tables.
+///
+/// # Errors
+/// Returns [`SchemaError::Silent`] if the database does not answer the first question in time.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     // A new database has no older nodes, so the contract step can run at once.
     let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
@@ -58,10 +63,9 @@ pub async fn migrate_to(version: i64, options: &PgConnectOptions) -> Result<(), 
 
 /// Returns the versions of the migrations that are not applied yet.
 pub async fn pending(options: &PgConnectOptions) -> Result<Vec<i64>, SchemaError> {
-    let mut connection = options.connect().await?;
-    let pending = missing(&MIGRATIONS, None, &mut connection).await?.iter().map(|migration| migration.version).collect();
+    let (connection, missing) = look(&MIGRATIONS, None, options).await?;
     connection.close().await?;
-    Ok(pending)
+    Ok(missing.iter().map(|migration| migration.version).collect())
 }
 
 /// Returns an error unless the schema is current and the log is append-only for the role of this pool.
