@@ -62,6 +62,12 @@ impl Heartbeat {
         self.set(None);
     }
 
+    /// Lets the loop seem stalled.
+    #[cfg(test)]
+    pub fn stall(&self) {
+        self.set(Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1)));
+    }
+
     fn set(&self, beat: Option<Instant>) {
         if let Some(heart) = &self.0 {
             *locked(&heart.beat_at) = beat;
@@ -88,11 +94,12 @@ impl Heartbeats {
         Heartbeat(Some(added))
     }
 
-    /// Returns the state of every loop, sorted by name.
+    /// Returns the state of every loop, sorted by name. Of loops with the same name, returns the one with the oldest beat.
     pub fn pulses(&self) -> Vec<Pulse> {
         let loops = locked(&self.0);
         let mut pulses: Vec<Pulse> = loops.iter().filter_map(Weak::upgrade).map(|heart| heart.pulse()).collect();
-        pulses.sort_by(|one, other| one.name.cmp(&other.name));
+        pulses.sort_by(|one, other| (&one.name, other.age).cmp(&(&other.name, one.age)));
+        pulses.dedup_by(|later, first| later.name == first.name);
         pulses
     }
 
@@ -129,8 +136,7 @@ mod tests {
         let hearts = Heartbeats::default();
         let (busy, resting) = (hearts.serving("busy"), hearts.background("at rest"));
         resting.rest();
-        let old = Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1)).unwrap();
-        busy.set(Some(old));
+        busy.stall();
         let [at_rest, stalled] = &hearts.pulses()[..] else { panic!("two loops") };
         assert_eq!((at_rest.name.as_str(), at_rest.age, at_rest.is_stalled()), ("at rest", Duration::ZERO, false));
         assert_eq!((stalled.name.as_str(), stalled.serves_requests, stalled.is_stalled()), ("busy", true, true));
@@ -138,5 +144,14 @@ mod tests {
         assert!(!hearts.pulses().iter().any(Pulse::is_stalled));
         drop(busy);
         assert_eq!(hearts.pulses().len(), 1);
+    }
+
+    #[test]
+    fn of_loops_with_the_same_name_the_one_that_stalls_is_shown() {
+        let hearts = Heartbeats::default();
+        let pages = [(); 3].map(|()| hearts.background("live pages"));
+        pages[1].stall();
+        let [shown] = &hearts.pulses()[..] else { panic!("one name") };
+        assert!(shown.is_stalled());
     }
 }

@@ -10,6 +10,8 @@ use ledger_events::CredentialId;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
+use crate::heartbeat::Heartbeat;
+
 /// Shortest time between two writes for one key.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of keys whose last write a node remembers.
@@ -26,9 +28,9 @@ pub(super) struct KeyUses {
 }
 
 impl KeyUses {
-    pub fn start(pool: PgPool, tasks: &TaskTracker) -> KeyUses {
+    pub fn start(pool: PgPool, heartbeat: Heartbeat, tasks: &TaskTracker) -> KeyUses {
         let (uses, waiting) = mpsc::channel(QUEUE_USES);
-        tasks.spawn(write_all(pool, waiting));
+        tasks.spawn(write_all(pool, heartbeat, waiting));
         KeyUses { queued: Arc::default(), uses }
     }
 
@@ -52,9 +54,14 @@ impl KeyUses {
     }
 }
 
-async fn write_all(pool: PgPool, mut waiting: mpsc::Receiver<CredentialId>) {
+async fn write_all(pool: PgPool, heartbeat: Heartbeat, mut waiting: mpsc::Receiver<CredentialId>) {
     let mut ids = Vec::new();
-    while waiting.recv_many(&mut ids, QUEUE_USES).await > 0 {
+    loop {
+        heartbeat.rest();
+        if waiting.recv_many(&mut ids, QUEUE_USES).await == 0 {
+            return;
+        }
+        heartbeat.beat();
         ids.sort_unstable(); // so that two nodes lock the rows in the same order
         ids.dedup();
         if let Err(error) = write(&pool, &ids).await {

@@ -95,8 +95,8 @@ impl ApiResponse for OpenMetrics {
 
 /// Returns the reason why this node cannot serve requests, if there is one.
 pub async fn obstacle(state: &ApiState, pulses: &[Pulse]) -> Option<String> {
-    if let Some(Pulse { name, age, .. }) = pulses.iter().find(|pulse| pulse.serves_requests && pulse.is_stalled()) {
-        return Some(format!("The loop \"{name}\" of this node has stalled for {} seconds.", age.as_secs()));
+    if let Some(reason) = stalled(pulses) {
+        return Some(reason);
     }
     match within(ANSWERED, check_schema(state.ledger.pool())).await {
         Ok(()) if state.keyring.current().is_none() => {
@@ -109,6 +109,23 @@ pub async fn obstacle(state: &ApiState, pulses: &[Pulse]) -> Option<String> {
         }
         Err(reason) => Some(reason.to_string()),
     }
+}
+
+/// Builds the response of the readiness probe.
+fn readiness(obstacle: Option<String>, pulses: Vec<Pulse>) -> Result<NoStore<Reply<Readiness>>, ApiError> {
+    match obstacle {
+        Some(reason) => Err(ApiError::new(Code::Unavailable).message(reason)),
+        None => {
+            let loops = pulses.into_iter().map(LoopState::from).collect();
+            Ok(NoStore(Reply(Readiness { status: ProbeStatus::Ready, loops })))
+        }
+    }
+}
+
+/// Names a loop that requests depend on and that has stalled, if there is one.
+fn stalled(pulses: &[Pulse]) -> Option<String> {
+    let Pulse { name, age, .. } = pulses.iter().find(|pulse| pulse.serves_requests && pulse.is_stalled())?;
+    Some(format!("The loop \"{name}\" of this node has stalled for {} seconds.", age.as_secs()))
 }
 
 pub struct Probes;
@@ -136,13 +153,7 @@ impl Probes {
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]
     async fn readyz(&self, state: State<'_>) -> Result<NoStore<Reply<Readiness>>, ApiError> {
         let pulses = state.ledger.heartbeats().pulses();
-        match obstacle(&state, &pulses).await {
-            Some(reason) => Err(ApiError::new(Code::Unavailable).message(reason)),
-            None => {
-                let loops = pulses.into_iter().map(LoopState::from).collect();
-                Ok(NoStore(Reply(Readiness { status: ProbeStatus::Ready, loops })))
-            }
-        }
+        readiness(obstacle(&state, &pulses).await, pulses)
     }
 
     /// Retrieve metrics
@@ -170,4 +181,29 @@ pub fn add_text(route: Route, path: &str, content_type: &'static str, text: Stri
         response
     };
     route.at(path, get(poem::endpoint::make_sync(answer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heartbeat::Heartbeats;
+
+    #[tokio::test]
+    async fn a_stalled_loop_that_serves_requests_makes_readiness_503_with_its_name() {
+        let hearts = Heartbeats::default();
+        let (gate, purge) = (hearts.serving("gate"), hearts.background("purge"));
+        purge.stall();
+        let pulses = hearts.pulses();
+        let Ok(NoStore(Reply(ready))) = readiness(stalled(&pulses), pulses) else { panic!("requests need no purge") };
+        let shown: Vec<_> = ready.loops.iter().map(|state| (state.name.as_str(), state.is_stalled)).collect();
+        assert_eq!(shown, [("gate", false), ("purge", true)]);
+
+        gate.stall();
+        let pulses = hearts.pulses();
+        let Err(error) = readiness(stalled(&pulses), pulses) else { panic!("requests need the gate") };
+        let response = poem::Error::from(error).into_response();
+        assert_eq!(response.status(), poem::http::StatusCode::SERVICE_UNAVAILABLE);
+        let body = response.into_body().into_string().await.unwrap();
+        assert!(body.contains(r#"The loop \"gate\" of this node has stalled for "#), "{body}");
+    }
 }

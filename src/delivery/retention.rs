@@ -23,6 +23,8 @@ const BATCH_ROWS: i64 = 1_000;
 /// Pause between statements, so that other work proceeds.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(600);
+/// Pause after a round that failed.
+const RETRY: Duration = Duration::from_secs(5);
 /// Number of rounds, one day's, after which the walk over a shard's envelopes restarts. A replay or a rebuild may have
 /// restored payloads.
 const ROUNDS: u32 = 144;
@@ -101,7 +103,7 @@ impl Retention {
                 Ok(gone) => *count = gone,
                 Err(error) => {
                     if let Some(other) = failed.replace(error) {
-                        tracing::warn!(shard, error = %other, "retention pass failed; retrying in the next round");
+                        tracing::warn!(shard, error = %other, "retention pass failed; retrying");
                     }
                 }
             }
@@ -184,6 +186,7 @@ impl Retention {
         }
         walk.rounds += 1;
         loop {
+            self.heartbeat.beat();
             let page: Vec<(Uuid, bool, bool)> = sqlx::query_as(
                 "SELECT event_id, payload IS NOT NULL, created_at < $3 FROM webhook_envelopes
                  WHERE shard_id = $1 AND event_id > $2 ORDER BY event_id LIMIT $4",
@@ -220,7 +223,7 @@ impl Retention {
         for (webhook, is_deleted) in webhooks {
             // Otherwise a client could get another quota by deleting and re-creating a webhook.
             let quota = if is_deleted { 0 } else { self.settings.response_bodies };
-            trimmed += trim(&self.pool, shard, webhook, quota).await?;
+            trimmed += trim(&self.pool, &self.heartbeat, (shard, webhook), quota).await?;
         }
         Ok(trimmed)
     }
@@ -242,7 +245,10 @@ impl Retention {
                     Some(Ok(Forgotten { attempts, payloads, response_bodies })) => {
                         tracing::info!(shard, attempts, payloads, response_bodies, "deleted delivery data past its retention");
                     }
-                    Some(Err(error)) => tracing::warn!(shard, %error, "retention pass failed; retrying in the next round"),
+                    Some(Err(error)) => {
+                        tracing::warn!(shard, %error, "retention pass failed; retrying");
+                        round.reset_after(RETRY);
+                    }
                     None => return,
                 }
             }
@@ -251,9 +257,15 @@ impl Retention {
 }
 
 /// Deletes the oldest response bodies of a webhook beyond its quota. Returns the number of deleted bodies.
-async fn trim(pool: &PgPool, shard: ShardId, webhook: WebhookId, quota: u64) -> Result<u64, sqlx::Error> {
+async fn trim(
+    pool: &PgPool,
+    heartbeat: &Heartbeat,
+    (shard, webhook): (ShardId, WebhookId),
+    quota: u64,
+) -> Result<u64, sqlx::Error> {
     let mut trimmed = 0;
     loop {
+        heartbeat.beat();
         let done = sqlx::query(
             "UPDATE delivery_state SET response_body = NULL WHERE shard_id = $1 AND response_body IS NOT NULL AND delivery_id IN (
                 SELECT delivery_id FROM (
@@ -282,13 +294,15 @@ async fn trim(pool: &PgPool, shard: ShardId, webhook: WebhookId, quota: u64) -> 
 pub(super) struct Bodies {
     pool: PgPool,
     quota: u64,
+    heartbeat: Heartbeat,
     stored: HashMap<(ShardId, WebhookId), u64>,
     trims: JoinSet<()>,
 }
 
 impl Bodies {
-    pub(super) fn new(pool: PgPool, quota: u64) -> Bodies {
-        Bodies { pool, quota, stored: HashMap::new(), trims: JoinSet::new() }
+    pub(super) fn new(pool: PgPool, quota: u64, heartbeat: Heartbeat) -> Bodies {
+        heartbeat.rest();
+        Bodies { pool, quota, heartbeat, stored: HashMap::new(), trims: JoinSet::new() }
     }
 
     /// Counts the bytes of a stored body, and trims the webhook if it has stored its quota.
@@ -316,11 +330,12 @@ impl Bodies {
             return;
         }
         self.stored.remove(&(shard, webhook));
-        let (pool, quota) = (self.pool.clone(), self.quota);
+        let (pool, quota, heartbeat) = (self.pool.clone(), self.quota, self.heartbeat.clone());
         self.trims.spawn(async move {
-            if let Err(error) = trim(&pool, shard, webhook, quota).await {
+            if let Err(error) = trim(&pool, &heartbeat, (shard, webhook), quota).await {
                 tracing::warn!(shard, webhook = webhook.0, %error, "failed to trim response bodies; retrying in the next round");
             }
+            heartbeat.rest();
         });
     }
 }

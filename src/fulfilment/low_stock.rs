@@ -13,6 +13,8 @@ use crate::telemetry::Metrics;
 
 /// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Pause after a check that failed.
+const RETRY: Duration = Duration::from_secs(5);
 /// Deadline of one check.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -22,16 +24,20 @@ pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, heartbeat
     let mut known = BTreeSet::new();
     loop {
         heartbeat.beat();
-        match connect::within(DEADLINE, stock::low(&pool, &shards)).await {
+        let pause = match connect::within(DEADLINE, stock::low(&pool, &shards)).await {
             Ok(low) => {
                 tell(&known, &low);
                 metrics.stock_low(low.len());
                 known = low;
+                LOOK_EVERY
             }
-            Err(error) => tracing::warn!(%error, "failed to check the stock; retrying"),
-        }
+            Err(error) => {
+                tracing::warn!(%error, "failed to check the stock; retrying");
+                RETRY
+            }
+        };
         heartbeat.rest();
-        if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
     }

@@ -119,8 +119,7 @@ pub fn api_state(
     let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
     let ApiSettings { open_id, is_sandbox, public_log, approval_limits, operator_token, retention, stopping, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
-    let (counting, heartbeat) = (connect::gate(options), heartbeats.serving("gate"));
-    let gate = Gate::watched(counting, access.clone(), keyring.clone(), rate_limits, heartbeat, tasks);
+    let gate = Gate::watched(connect::gate(options), access.clone(), keyring.clone(), rate_limits, heartbeats, tasks);
     let (pool, heartbeat) = (ledger.pool().clone(), heartbeats.serving("sessions"));
     let sessions = Sessions::start(access.clone(), pool.clone(), keyring.clone(), heartbeat, tasks);
     let heartbeat = heartbeats.background("waiting requests");
@@ -187,7 +186,7 @@ pub async fn serve(
     let limits = http::Limits { connections: total, per_address, trusted_proxies: state.trusted_proxies.clone() };
     let metrics = state.metrics.clone();
     let Served { surface, pages: settings } = served;
-    let stopping = stop.clone();
-    let app = app(state, surface, move |api| settings.map(|settings| pages::build(api, settings, stopping)));
+    let (heartbeats, stopping) = (state.ledger.heartbeats().clone(), stop.clone());
+    let app = app(state, surface, move |api| settings.map(|settings| pages::build(api, settings, heartbeats, stopping)));
     http::serve(listener, limits, app, metrics, stop).await
 }

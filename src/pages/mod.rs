@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::one_click::OneClick;
 use crate::api::{Inner, Pages};
+use crate::heartbeat::Heartbeats;
 
 /// Properties of the service that decide which pages there are.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +43,8 @@ pub struct PageSettings {
 }
 
 /// Builds all pages on top of the API. Their streams end when `stop` is cancelled.
-pub fn build(api: Inner, settings: PageSettings, stop: CancellationToken) -> Pages {
+pub fn build(api: Inner, settings: PageSettings, heartbeats: Heartbeats, stop: CancellationToken) -> Pages {
     let PageSettings { has_open_id, one_click } = settings;
     let site = one_click::add(site::Site::new(api), one_click);
-    console::add(portal::add(site, stop.clone()), has_open_id, stop).finish()
+    console::add(portal::add(site, heartbeats, stop.clone()), has_open_id, stop).finish()
 }

@@ -38,6 +38,8 @@ pub struct Proxy {
     is_away: watch::Sender<bool>,
     is_late_delivered: watch::Sender<bool>,
     open: Arc<Mutex<Vec<Arc<Connection>>>>,
+    /// `application_name` whose new connections are silent from the start.
+    silent_from_start: Arc<Mutex<Option<String>>>,
 }
 
 /// A connection through the proxy.
@@ -93,6 +95,7 @@ impl Proxy {
             is_away: watch::Sender::new(false),
             is_late_delivered: watch::Sender::new(false),
             open: Arc::default(),
+            silent_from_start: Arc::default(),
         };
         let accepting = proxy.clone();
         tokio::spawn(async move {
@@ -139,6 +142,11 @@ impl Proxy {
             .collect();
         silenced.iter().for_each(|connection| connection.is_silent.store(true, Ordering::SeqCst));
         silenced
+    }
+
+    /// Silences new connections of this `application_name` from the start, or no more.
+    pub fn silence_new(&self, name: Option<&str>) {
+        *self.silent_from_start.lock().unwrap() = name.map(str::to_owned);
     }
 
     /// Returns the number of open connections of this `application_name` that are not silenced.
@@ -191,6 +199,10 @@ impl Proxy {
                 continue;
             }
             connection.hear(&buffer[..n]);
+            if self.silent_from_start.lock().unwrap().as_ref() == Some(&*connection.name.lock().unwrap()) {
+                connection.is_silent.store(true, Ordering::SeqCst);
+                continue;
+            }
             let rolls_back = buffer[..n].windows(9).any(|window| window == b"ROLLBACK\0");
             if rolls_back && self.cuts_at_rollback.swap(false, Ordering::SeqCst) {
                 self.cuts.fetch_add(1, Ordering::SeqCst);

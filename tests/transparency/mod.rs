@@ -9,4 +9,4 @@ mod published;
 mod refusals;
 mod signed;
 mod tampering;
-mod witnesses;
+pub mod witnesses;

@@ -261,7 +261,7 @@ async fn a_quorum_belongs_to_its_origin_and_is_found_behind_many_newer_checkpoin
 
 /// A witness in terms of C2SP `tlog-witness`: its last checkpoint, and the statuses of its responses.
 #[derive(Default)]
-struct Witness {
+pub struct Witness {
     /// Number of the witness. `None` stands for the first one.
     number: Option<u8>,
     size: u64,
@@ -269,7 +269,7 @@ struct Witness {
     answered: VecDeque<u16>,
 }
 
-type Shared = Arc<Mutex<Witness>>;
+pub type Shared = Arc<Mutex<Witness>>;
 
 #[handler]
 fn add_checkpoint(Data(witness): Data<&Shared>, body: String) -> poem::Response {
@@ -300,7 +300,7 @@ impl Witness {
     }
 }
 
-async fn witness() -> (Shared, String) {
+pub async fn witness() -> (Shared, String) {
     let shared = Shared::default();
     let acceptor = TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
     let address = acceptor.local_addr()[0].as_socket_addr().unwrap().to_string();

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::limits::{Block, Quota, Rule, source_network};
 use super::rate_limits::RateLimits;
 use super::{AccessError, ClientIdentity, Principal, blocks, key_uses::KeyUses};
-use crate::heartbeat::Heartbeat;
+use crate::heartbeat::Heartbeats;
 use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::seal::Keyring;
 use queue::GateQueue;
@@ -73,20 +73,20 @@ impl Gate {
         limits: RateLimits,
         tasks: &TaskTracker,
     ) -> Gate {
-        Gate::watched(counting, durable, keyring, limits, Heartbeat::default(), tasks)
+        Gate::watched(counting, durable, keyring, limits, &Heartbeats::default(), tasks)
     }
 
-    /// Starts the task as [`Gate::start`] does, and reports its progress to a heartbeat.
+    /// Starts the task as [`Gate::start`] does, and reports the progress of its loops to heartbeats.
     pub fn watched(
         counting: DedicatedConnection,
         durable: PgPool,
         keyring: Arc<Keyring>,
         limits: RateLimits,
-        heartbeat: Heartbeat,
+        heartbeats: &Heartbeats,
         tasks: &TaskTracker,
     ) -> Gate {
-        let queue = GateQueue::start(counting, keyring, heartbeat, tasks);
-        let uses = KeyUses::start(durable.clone(), tasks);
+        let queue = GateQueue::start(counting, keyring, heartbeats.serving("gate"), tasks);
+        let uses = KeyUses::start(durable.clone(), heartbeats.background("key uses"), tasks);
         Gate { queue, durable, limits, uses, known: Arc::default() }
     }
 

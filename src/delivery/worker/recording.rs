@@ -63,8 +63,10 @@ impl Worker {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
         let mut repair_clock_skew: Option<Instant> = None;
-        let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies);
-        let heartbeat = self.metrics.heartbeats().background("delivery results");
+        let heartbeats = self.metrics.heartbeats();
+        let trims = heartbeats.background("trims");
+        let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies, trims);
+        let heartbeat = heartbeats.background("delivery results");
         loop {
             heartbeat.beat();
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ClientIdentity;
+use crate::heartbeat::Heartbeats;
 use crate::pages::outcome::{PageResult, Stop};
 use crate::pages::shared::live::Streams;
 use crate::pages::site::Site;
@@ -39,11 +40,12 @@ struct Events {
 struct Live {
     streams: Streams<UserId>,
     accounts: Arc<Mutex<HashMap<AccountId, watch::Sender<()>>>>,
+    heartbeats: Heartbeats,
     stop: CancellationToken,
 }
 
-pub fn add(site: Site, stop: CancellationToken) -> Site {
-    let live = Live::new(stop);
+pub fn add(site: Site, heartbeats: Heartbeats, stop: CancellationToken) -> Site {
+    let live = Live::new(heartbeats, stop);
     site.get("/portal/live", move |visit| follow(live.clone(), visit))
 }
 
@@ -66,8 +68,8 @@ fn changes(news: watch::Receiver<()>) -> impl Stream<Item = ()> + Send + 'static
 }
 
 impl Live {
-    fn new(stop: CancellationToken) -> Live {
-        Live { streams: Streams::new(stop.clone()), accounts: Arc::default(), stop }
+    fn new(heartbeats: Heartbeats, stop: CancellationToken) -> Live {
+        Live { streams: Streams::new(stop.clone()), accounts: Arc::default(), heartbeats, stop }
     }
 
     fn accounts(&self) -> MutexGuard<'_, HashMap<AccountId, watch::Sender<()>>> {
@@ -89,7 +91,9 @@ impl Live {
     /// the calls.
     async fn watch(self, account: AccountId, visit: Visit) {
         let mut cursor = "latest".to_owned();
+        let heartbeat = self.heartbeats.background("live pages");
         while self.is_followed(account) {
+            heartbeat.beat();
             let path = format!("/api/v1/events?after={cursor}&wait={WAIT}&limit=100");
             let polled = tokio::select! {
                 () = self.stop.cancelled() => break,
@@ -141,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn subscribers_are_told_changes() {
-        let live = Live::new(CancellationToken::new());
+        let live = Live::new(Heartbeats::default(), CancellationToken::new());
         let (news, is_first) = live.subscribe(AccountId(7));
         assert!(is_first && !live.subscribe(AccountId(7)).1 && live.is_followed(AccountId(7)));
         let mut changes = Box::pin(changes(news));
@@ -151,7 +155,7 @@ mod tests {
 
     #[test]
     fn an_account_without_pages_is_forgotten() {
-        let live = Live::new(CancellationToken::new());
+        let live = Live::new(Heartbeats::default(), CancellationToken::new());
         let (news, _) = live.subscribe(AccountId(7));
         drop(news);
         assert!(!live.is_followed(AccountId(7)) && live.accounts().is_empty());

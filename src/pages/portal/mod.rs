@@ -29,10 +29,12 @@ mod webhooks;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::heartbeat::Heartbeats;
+
 use super::site::Site;
 
 /// Adds all pages of the portal. Their streams end when `stop` is cancelled.
-pub fn add(site: Site, stop: CancellationToken) -> Site {
+pub fn add(site: Site, heartbeats: Heartbeats, stop: CancellationToken) -> Site {
     let site = site
         .get("/portal", overview::show)
         .get("/portal/login", login::show)
@@ -43,5 +45,5 @@ pub fn add(site: Site, stop: CancellationToken) -> Site {
     let site = events::add(beneficiaries::add(payouts::add(statement::add(wallets::add(site)))));
     let site = api_keys::add(deliveries::add(webhooks::add(site)));
     let site = outbox::add(team::add(account::add(recovery::add(site))));
-    live::add(site, stop)
+    live::add(site, heartbeats, stop)
 }
