@@ -62,5 +62,5 @@ pub fn build(api: Inner, settings: PageSettings, heartbeats: Heartbeats, stop: C
 
 /// Returns the routes of all pages and assets: paths as in an OpenAPI document, each with its methods.
 pub fn routes() -> Vec<(String, Vec<Method>)> {
-    build(Inner::closed(), PageSettings::default(), CancellationToken::new()).methods
+    build(Inner::closed(), PageSettings::default(), Heartbeats::default(), CancellationToken::new()).methods
 }

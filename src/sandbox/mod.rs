@@ -99,6 +99,11 @@ pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Opt
     if is_a_sandbox(&first) == Some(true) { Err(SandboxError::IsASandbox) } else { Ok(None) }
 }
 
+/// Uses a transaction, so that the database does not end it as idle while it holds the lock and the writer works.
+async fn keep_awake(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT 1").execute(tx).await.map(drop)
+}
+
 impl Sandbox {
     /// Seeds missing products and their stock, so that clients can order them when this returns.
     ///
@@ -120,6 +125,7 @@ impl Sandbox {
                 CommandResult::Product(product) => ids.push(product.id),
                 _ => return Err(SandboxError::Unexpected),
             }
+            keep_awake(&mut tx).await?;
         }
         tx.commit().await?;
         let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), delays };
@@ -167,6 +173,7 @@ impl Sandbox {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
                 let command = commands::LoadVouchers { product_id: *product, denomination, vouchers };
                 self.ledger.execute(FIRST_SHARD, command, origin()).await?;
+                keep_awake(&mut tx).await?;
                 added += wanted.min(CHUNK);
                 wanted -= CHUNK;
             }

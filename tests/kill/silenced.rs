@@ -197,7 +197,7 @@ impl Scene {
         assert_ne!(pulled["events"], json!([]), "{pulled}");
     }
 
-    /// Replays the events since now, which are none, to the end.
+    /// Replays what the webhook missed in the last minute, which is nothing, to the end.
     async fn replay(&self, what: &str) {
         let url = format!("{}/api/v1/webhooks/{}/replays", self.program.url(), self.webhook);
         let body = json!({"since": chrono::Utc::now() - chrono::TimeDelta::minutes(1)}).to_string();
@@ -210,7 +210,7 @@ impl Scene {
         until(what, async || {
             let listed = self.insist(|| self.http.get(&url).bearer_auth(&self.access_token)).await;
             let replays = listed["replays"].as_array().unwrap();
-            replays.iter().any(|replay| replay["id"] == started["id"] && replay["status"] == "COMPLETED")
+            replays.iter().any(|replay| replay["id"] == started["replay"]["id"] && replay["status"] == "COMPLETED")
         })
         .await;
     }
@@ -291,7 +291,7 @@ impl Scene {
     }
 }
 
-/// What a scene needs until its end.
+/// Parts beside a scene, which live as long as it.
 struct Beside {
     _receiver: Receiver,
     _ca: tempfile::NamedTempFile,

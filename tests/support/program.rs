@@ -231,7 +231,15 @@ impl Program {
             let cards: Vec<_> = (start..to.min(start + 5_000))
                 .map(|n| json!({"card_number": format!("{product}-{n:09}"), "pin": "1234"}))
                 .collect();
-            self.operator(&format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": cards})).await;
+            let (path, body) = (format!("/products/{product}/vouchers"), json!({"denomination": "10.00", "vouchers": cards}));
+            // A machine that pauses interrupts an upload. It is sent again as a whole.
+            let (status, answer) = loop {
+                match self.try_operator(&path, &body).await.unwrap() {
+                    (503 | 504, _) => {}
+                    answered => break answered,
+                }
+            };
+            assert!((200..300).contains(&status), "{path}: {status} {answer}");
         }
     }
 }
