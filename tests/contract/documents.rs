@@ -15,7 +15,7 @@ const MAPS: [&str; 6] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SEC
 fn maps() -> Vec<String> {
     let crates = std::fs::read_dir(repository("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let crates = crates.map(|name| format!("crates/{name}/README.md"));
-    MAPS.map(str::to_owned).into_iter().chain(documents("docs/")).chain(crates).collect()
+    MAPS.map(str::to_owned).into_iter().chain(documents("docs/")).chain(documents("docs/guides/")).chain(crates).collect()
 }
 
 /// Returns every document in a directory, as paths in the repository.
@@ -51,7 +51,7 @@ fn expanded(path: &str) -> Vec<String> {
 #[test]
 fn every_link_between_documents_leads_to_a_file() {
     let mut broken = vec![];
-    for document in ["", "docs/", "docs/decisions/", "deploy/"].into_iter().flat_map(documents) {
+    for document in ["", "docs/", "docs/decisions/", "docs/guides/", "deploy/"].into_iter().flat_map(documents) {
         let text = read(&document);
         let directory = Path::new(&document).parent().unwrap();
         let local = links(&text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('/'));
