@@ -76,7 +76,7 @@ struct Global {
     /// Print results as JSON; short for --output json
     #[arg(long, global = true, conflicts_with = "output")]
     json: bool,
-    /// Format of the results; csv is for commands that print a list [default: table]
+    /// Format of the results: table for people, json for programs, csv for commands that print a list [default: table]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
 }

@@ -17,14 +17,11 @@ use crate::audit::{Difference, Progress};
 /// Delay before a terminal shows what the command is waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Format of results.
+/// Format of results. The values have no help of their own: it would spread the help of every command over more lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Aligned text for people
     Table,
-    /// JSON for programs
     Json,
-    /// Comma-separated values for spreadsheets
     Csv,
 }
 
