@@ -80,6 +80,8 @@ const SETTINGS: [(&str, &[&str]); 6] = [
 pub fn grouped(command: Command) -> Command {
     let template = template(&command);
     command.help_template(template).mut_subcommand("serve", |serve| {
+        // Every group has the layout of the longest setting.
+        let serve = serve.next_line_help(true);
         SETTINGS
             .iter()
             .flat_map(|(heading, ids)| ids.iter().map(move |id| (*heading, *id)))
