@@ -11,20 +11,28 @@ mod erase;
 mod escape;
 mod events;
 mod export;
+mod groups;
 mod keys;
 mod listen;
 mod log;
 mod logging;
+mod login;
+mod manual;
 mod offline;
 mod openapi;
 mod output;
+mod private;
+mod profiles;
 mod quorum;
 mod receipt;
+mod receiver;
 mod reconcile;
 mod replay;
 mod serve;
 mod show;
+mod starter;
 mod tokens;
+mod trigger;
 mod writing;
 
 use std::ffi::OsString;
@@ -35,7 +43,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{self, ConfigError, FILE_VARIABLE};
-use output::Output;
+use output::{Format, Output};
 
 /// Exit status for a wrong command line or configuration, as is conventional.
 const WRONG_USE: u8 = 2;
@@ -65,9 +73,18 @@ struct Global {
     /// Read settings from this TOML file; flags and environment variables take precedence [default: none]
     #[arg(long, global = true, env = FILE_VARIABLE, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print results as JSON
-    #[arg(long, global = true)]
+    /// Print results as JSON; short for --output json
+    #[arg(long, global = true, conflicts_with = "output")]
     json: bool,
+    /// Format of the results: table for people, json for programs, csv for commands that print a list [default: table]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+impl Global {
+    fn format(&self) -> Format {
+        self.output.unwrap_or(if self.json { Format::Json } else { Format::Table })
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -78,10 +95,18 @@ enum Command {
     Serve(Box<config::Config>),
     /// Migrate the database schema to this release
     Migrate(serve::MigrateArgs),
-    /// Receive webhooks over HTTPS on this machine, verify their signatures, and print them
-    Listen(listen::ListenArgs),
+    /// Receive webhooks on this machine, verify and print them, or forward the events of a service to a local URL
+    Listen(Box<listen::ListenArgs>),
     /// Call the client API; the request is signed if you give a signing secret
     Call(call::CallArgs),
+    /// Send a test delivery with sample data of one event type to a webhook
+    Trigger(trigger::TriggerArgs),
+    /// Keep an API key for the client commands, as a profile
+    Login(login::LoginArgs),
+    /// Forget a profile
+    Logout(login::LogoutArgs),
+    /// List the profiles, or choose one
+    Profiles(login::ProfilesArgs),
     /// Manage accounts, users, wallets, products, orders, and payouts through the operator API
     Admin(admin::AdminArgs),
     /// Read, export, or import the event log
@@ -111,6 +136,25 @@ enum Command {
     Reconcile(Box<reconcile::ReconcileArgs>),
     /// Write the OpenAPI documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
+    /// Print the completion script of a shell
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages of all commands
+    Man(manual::ManArgs),
+}
+
+impl Command {
+    /// Returns whether the command prints a list, which CSV can hold.
+    fn prints_lists(&self) -> bool {
+        matches!(
+            self,
+            Command::Admin(_)
+                | Command::Replay(_)
+                | Command::Log(_)
+                | Command::Keys(_)
+                | Command::Profiles(_)
+                | Command::Reconcile(_)
+        )
+    }
 }
 
 /// Parses the arguments, runs the command, and prints its error, if any. Returns the exit status of the process.
@@ -135,7 +179,10 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let output = Output::new(cli.global.json);
+    let output = Output::new(cli.global.format());
+    if output.format() == Format::Csv && !cli.command.prints_lists() {
+        return Err(WrongUse("--output csv is for commands that print a list; use --output json".to_owned()).into());
+    }
     match &cli.command {
         Command::Serve(config) => logging::start(logging::SERVICE, config.log_format)?,
         Command::Demo(_) => logging::start(logging::DEMO, None)?,
@@ -143,10 +190,14 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     let done = match cli.command {
         Command::Demo(args) => return demo::run(args, &output).await,
-        Command::Serve(config) => return serve::run(&config).await,
+        Command::Serve(config) => return serve::run(*config, &output).await,
         Command::Migrate(args) => serve::migrate(&args, &output).await,
-        Command::Listen(args) => listen::run(args, &output).await,
+        Command::Listen(args) => listen::run(*args, &output).await,
         Command::Call(args) => return call::run(args, &output).await,
+        Command::Trigger(args) => return trigger::run(args, &output).await,
+        Command::Login(args) => login::login(args, &output).await,
+        Command::Logout(args) => login::logout(&args, &output),
+        Command::Profiles(args) => login::profiles(&args, &output),
         Command::Admin(args) => admin::run(args, &output).await,
         Command::Events(args) => events::run(args, &output).await,
         Command::Log(args) => log::run(args, &output).await,
@@ -160,6 +211,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),
         Command::Reconcile(args) => return Ok(compared(reconcile::run(*args, &output).await)),
         Command::Openapi(args) => return openapi::run(&args),
+        Command::Completions(args) => manual::completions(&args, command()),
+        Command::Man(args) => manual::man(&args, command(), &output),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -195,12 +248,12 @@ fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
 fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
-    hide_values(
+    groups::grouped(hide_values(
         ["events", "replay", "log", "receipt", "erase", "keys"]
             .into_iter()
             .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere))
             .mut_subcommand("reconcile", |reconcile| reconcile.mut_subcommand("statement", everywhere)),
-    )
+    ))
 }
 
 /// Hides the values of environment variables in the help of every command, because some hold secrets.

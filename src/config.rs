@@ -121,7 +121,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_PAGES", value_name = "on|off", default_value = "on")]
     pub pages: Switch,
 
-    // Users whom links of the pages sign in. Only the demo has them.
+    // Users whom links of the pages sign in. Only the demo and a new sandbox have them.
     #[arg(skip)]
     pub one_click: Option<OneClick>,
 

@@ -101,7 +101,7 @@ pub struct WebhookDeleted {}
 pub struct WebhookTested {
     /// Id of the delivery. The request draws it, so that the response can name it.
     pub delivery_id: i64,
-    /// First event type that the webhook was subscribed to.
+    /// Event type of the sample data, to which the webhook was subscribed.
     pub event_type: WebhookEventType,
 }
 
@@ -213,6 +213,8 @@ impl Retryable {
     }
 }
 
+const NOT_SUBSCRIBED: &str = "must be a type that the webhook is subscribed to";
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum WebhookCommand {
     Update(WebhookUpdated),
@@ -221,9 +223,10 @@ pub enum WebhookCommand {
         token_hash: String,
     },
     Delete,
-    /// Requests a test delivery with this id.
+    /// Requests a test delivery with this id, of a type that the webhook is subscribed to. `None` means the first one.
     Test {
         delivery_id: i64,
+        event_type: Option<WebhookEventType>,
     },
     /// Requests a retry of this delivery.
     Retry(Retryable),
@@ -279,8 +282,13 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
             Ok(WebhookUpdated { token_hash: Some(token_hash), ..WebhookUpdated::default() }.into())
         }
         WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
-        WebhookCommand::Test { delivery_id } => {
-            let event_type = *webhook.listening()?.events.first().ok_or(Rejection::WebhookInactive)?;
+        WebhookCommand::Test { delivery_id, event_type } => {
+            let subscribed = &webhook.listening()?.events;
+            let event_type = match event_type {
+                Some(wanted) if subscribed.contains(&wanted) => wanted,
+                Some(_) => return Err(Rejection::InvalidField { field: "event_type", problem: NOT_SUBSCRIBED }),
+                None => *subscribed.first().ok_or(Rejection::WebhookInactive)?,
+            };
             Ok(WebhookTested { delivery_id, event_type }.into())
         }
         WebhookCommand::Retry(delivery) => {

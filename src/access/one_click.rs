@@ -1,14 +1,14 @@
-//! Sign-ins of the demo, each with one click. Only the demo has them.
+//! Sign-ins with one click. Only the demo and a new sandbox on an embedded database have them.
 
 use subtle::ConstantTimeEq;
 
 use crate::secrets::seal::{Secret, random_secret};
 
-/// The users whom the demo's links sign in, as long as the demo runs.
+/// The users whom the printed links sign in, as long as the program runs.
 #[derive(Clone, Debug)]
 pub struct OneClick {
     token: Secret,
-    /// User of the demo's account.
+    /// User of the account.
     pub client: Login,
     /// Operator of the service.
     pub operator: Login,
@@ -22,9 +22,9 @@ pub struct Login {
 }
 
 impl OneClick {
-    /// Makes up a token and passwords for the users of one run.
-    pub fn new(run: &str) -> OneClick {
-        let login = |name: &str| Login { email: format!("{name}@demo-{run}.example"), password: random_secret() };
+    /// Makes up a token, and passwords for the users of a site.
+    pub fn new(site: &str) -> OneClick {
+        let login = |name: &str| Login { email: format!("{name}@{site}.example"), password: random_secret() };
         OneClick { token: random_secret(), client: login("owner"), operator: login("operator") }
     }
 

@@ -25,9 +25,10 @@ pub const SESSION_LIMIT: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct StrictJson<T, const LIMIT: usize = DEFAULT_LIMIT>(pub T);
 
-/// An optional JSON body. An empty body, of any Content-Type, reads as `{}`.
+/// An optional JSON body. An empty body, of any Content-Type, reads as `{}`. With `ANY_TYPE`, the Content-Type is not checked
+/// at all: clients of an operation that had no fields before may send `{}` with any.
 #[derive(Debug, Clone)]
-pub struct OptionalJson<T>(pub T);
+pub struct OptionalJson<T, const ANY_TYPE: bool = false>(pub T);
 
 /// An operation without fields: the body is empty or `{}`. Any field is refused by name, as in every other operation.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +104,7 @@ impl<'a> ApiExtractor<'a> for NoFields {
     }
 }
 
-impl<'a, T: Type + FromFields> ApiExtractor<'a> for OptionalJson<T> {
+impl<'a, T: Type + FromFields, const ANY_TYPE: bool> ApiExtractor<'a> for OptionalJson<T, ANY_TYPE> {
     const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
     type ParamType = ();
     type ParamRawType = ();
@@ -126,7 +127,7 @@ impl<'a, T: Type + FromFields> ApiExtractor<'a> for OptionalJson<T> {
         if bytes.is_empty() {
             return Ok(Self(fields::parse(b"{}")?));
         }
-        match request.content_type().is_some_and(is_json) {
+        match ANY_TYPE || request.content_type().is_some_and(is_json) {
             true => Ok(Self(fields::parse(&bytes)?)),
             false => Err(ApiError::new(Code::UnsupportedMediaType).into()),
         }

@@ -7,7 +7,13 @@ use super::error::JSON;
 use super::probes::add_text;
 
 /// The guides: name in the URL, title, and Markdown text.
-const GUIDES: [(&str, &str, &str); 10] = [
+const GUIDES: [(&str, &str, &str); 16] = [
+    ("quickstart", "Quickstart", include_str!("../../docs/quickstart.md")),
+    ("bulk-orders", "Placing orders in bulk", include_str!("../../docs/guides/bulk-orders.md")),
+    ("behind-a-firewall", "Receiving webhooks behind a firewall", include_str!("../../docs/guides/behind-a-firewall.md")),
+    ("go-live", "Going live", include_str!("../../docs/guides/go-live.md")),
+    ("reconcile-a-month", "Reconciling a month", include_str!("../../docs/guides/reconcile-a-month.md")),
+    ("prove-an-order", "Proving an order to an auditor", include_str!("../../docs/guides/prove-an-order.md")),
     ("signing", "Signing a request", include_str!("../../docs/signing.md")),
     ("webhooks", "Receiving webhooks", include_str!("../../docs/webhooks.md")),
     ("errors", "Errors, retries and idempotency", include_str!("../../docs/errors.md")),

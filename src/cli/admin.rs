@@ -19,6 +19,7 @@ use super::client::{Caller, Client};
 use super::output::{Output, with_progress};
 use super::tokens::{self, TokenArgs};
 use crate::config::OperatorTokenSettings;
+pub(super) use users::password;
 
 #[derive(Args, Debug)]
 pub struct AdminArgs {

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use reqwest::Method;
 use reqwest::header::HeaderName;
-use reqwest::{Method, Url};
 use serde_json::json;
 
-use super::client::{Body, Caller, Client};
+use super::client::{Body, Reply};
+use super::events::by_outcome;
 use super::output::{Output, with_progress};
-use crate::secrets::seal::Secret;
+use super::profiles::ClientArgs;
 
 #[derive(Args, Debug)]
 pub struct CallArgs {
@@ -22,31 +23,17 @@ pub struct CallArgs {
     path: String,
     /// JSON body; - reads from stdin
     body: Option<String>,
-    /// URL of the service
-    #[arg(long, env = "LEDGER_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    url: Url,
-    /// API key [default: none]
-    #[arg(long, env = "LEDGER_API_KEY", value_name = "KEY", requires = "api_secret")]
-    api_key: Option<String>,
-    /// Secret of the API key [default: none]
-    #[arg(long, env = "LEDGER_API_SECRET", value_name = "SECRET", value_parser = private)]
-    api_secret: Option<Secret>,
-    /// Sign the request with this signing secret [default: not signed]
-    #[arg(long, env = "LEDGER_SIGNING_SECRET", value_name = "SECRET", value_parser = private)]
-    signing_secret: Option<Secret>,
     /// Send this idempotency key with a POST, so that it can be repeated safely [default: random, with an API key]
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Also print the response headers
+    /// Also print the status and the headers of the response
     #[arg(short, long)]
-    verbose: bool,
+    include: bool,
+    #[command(flatten)]
+    client: ClientArgs,
 }
 
-pub fn private(text: &str) -> Result<Secret, std::convert::Infallible> {
-    Ok(Secret::new(text))
-}
-
-/// Sends the request and prints the response. The exit status is 1 if the response status is 400 or above.
+/// Sends the request and prints the body of the response. The exit status is 1 if the response status is 400 or above.
 pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let body = match args.body.as_deref() {
         Some("-") => {
@@ -56,36 +43,38 @@ pub async fn run(args: CallArgs, output: &Output) -> anyhow::Result<ExitCode> {
         }
         body => body.map(Body::json),
     };
-    let caller = args.api_key.zip(args.api_secret).map(|(api_key, api_secret)| Caller::Client {
-        api_key,
-        api_secret,
-        signing_secret: args.signing_secret,
-    });
-    let client = Client::new(&args.url, caller)?;
+    let client = args.client.service()?.client()?;
     let key: Vec<(HeaderName, &str)> =
         args.idempotency_key.iter().map(|key| (HeaderName::from_static("idempotency-key"), key.as_str())).collect();
     let reply = with_progress("waiting for the response", client.send(args.method, &args.path, body, &key)).await?;
+    print(&reply, args.include, output)?;
+    let is_refused = reply.status.as_u16() >= 400;
+    if is_refused && !args.include && !output.json {
+        anstream::eprintln!("error: the service answered {}", reply.status);
+    }
+    Ok(if is_refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
 
-    let status = reply.status;
+fn print(reply: &Reply, includes_head: bool, output: &Output) -> std::io::Result<()> {
     let parsed = reply.json();
     if output.json {
         let headers =
             reply.headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()));
         let headers: serde_json::Map<_, _> = headers.collect();
-        output.json_line(&json!({"status": status.as_u16(), "headers": headers, "body": parsed.unwrap_or(reply.body.into())}))?;
-    } else {
-        output.line(super::events::by_outcome(status.is_success(), &status.to_string()))?;
-        if args.verbose {
-            for (name, value) in &reply.headers {
-                output.line(format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))?;
-            }
-        }
-        match parsed.filter(|_| std::io::stdout().is_terminal()) {
-            Some(body) => output.line(format!("{body:#}"))?,
-            // Byte for byte, for the program that reads our output.
-            None if !reply.body.is_empty() => output.verbatim(&reply.body)?,
-            None => {}
-        }
+        let body = parsed.unwrap_or_else(|| reply.body.as_str().into());
+        return output.json_line(&json!({"status": reply.status.as_u16(), "headers": headers, "body": body}));
     }
-    Ok(if status.as_u16() < 400 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if includes_head {
+        output.line(by_outcome(reply.status.is_success(), &reply.status.to_string()))?;
+        for (name, value) in &reply.headers {
+            output.line(format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))?;
+        }
+        output.line("")?;
+    }
+    match parsed.filter(|_| std::io::stdout().is_terminal()) {
+        Some(body) => output.line(format!("{body:#}")),
+        // Byte for byte, for the program that reads our output.
+        None if !reply.body.is_empty() => output.verbatim(&reply.body),
+        None => Ok(()),
+    }
 }

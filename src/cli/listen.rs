@@ -1,4 +1,6 @@
-//! `listen`: a local HTTPS receiver for developing against webhooks.
+//! `listen`: a local HTTPS receiver for developing against webhooks, or a relay of the events that a service keeps.
+
+mod forward;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,12 +13,13 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
+use webhook_client::receiver::{Received, Receiver, ReceiverResponse};
 
-use super::call::private;
 use super::escape;
 use super::events::by_outcome;
 use super::output::Output;
+use super::profiles::{ClientArgs, secret};
+use super::receiver;
 use super::serve::StopSignals;
 use crate::embedded::default_data_dir;
 use crate::secrets::seal::Secret;
@@ -26,8 +29,9 @@ pub struct ListenArgs {
     /// Address on which to receive webhooks; port 0 picks a free port
     #[arg(long, env = "LEDGER_LISTEN_WEBHOOKS", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     listen_webhooks: SocketAddr,
-    /// Token of the webhook, which verifies the signatures of deliveries [default: deliveries are not verified]
-    #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = private)]
+    /// Token of the webhook, which verifies the signatures of deliveries; with --forward-to, the token that signs them
+    /// [default: deliveries are not verified; with --forward-to, a new token]
+    #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = secret)]
     secret: Option<Secret>,
     /// Service name in the webhook headers, as in X-<NAME>-WEBHOOK-TOKEN
     #[arg(long, env = "LEDGER_SERVICE_NAME", value_name = "NAME", default_value = "SERVICE")]
@@ -38,33 +42,37 @@ pub struct ListenArgs {
     /// HTTP status of the responses to webhooks
     #[arg(long, value_name = "STATUS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(200..=599))]
     answer: u16,
+    #[command(flatten)]
+    forward: forward::ForwardArgs,
+    #[command(flatten)]
+    client: ClientArgs,
 }
 
-/// Receives and prints webhooks until a signal arrives.
+/// Receives and prints webhooks, or forwards events, until a signal arrives.
 pub async fn run(args: ListenArgs, output: &Output) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
+    if let Some(target) = &args.forward.forward_to {
+        let signing = (args.secret, args.service_name.as_str());
+        return tokio::select! {
+            forwarded = forward::run(&args.forward, target, args.client, signing, output) => forwarded,
+            _ = signals.next() => Ok(()),
+        };
+    }
     // Only `serve`, `demo`, and `migrate` create a data directory.
     let temporary = match args.data_dir.is_dir() {
         true => None,
         false => Some(tempfile::tempdir().context("cannot create a temporary directory")?),
     };
-    let directory = temporary.as_ref().map_or(args.data_dir.as_path(), TempDir::path).join("receiver");
-    let certificate = Certificate::load_or_generate(&directory)
-        .with_context(|| format!("cannot use the receiver's certificate in {}", directory.display()))?;
+    let data_dir = temporary.as_ref().map_or(args.data_dir.as_path(), TempDir::path);
     let answer = args.answer;
-    let (receiver, mut arrived) = Receiver::start(ReceiverSettings {
-        listen: args.listen_webhooks,
-        service_name: args.service_name,
-        certificate,
-        respond: Arc::new(move |_| ReceiverResponse::Status(answer)),
-    })
-    .await
-    .with_context(|| format!("cannot listen on {}", args.listen_webhooks))?;
+    let respond = Arc::new(move |_: &Received| ReceiverResponse::Status(answer));
+    let (receiver, mut arrived) = receiver::start(data_dir, args.listen_webhooks, &args.service_name, respond).await?;
     if temporary.is_some() {
         let data_dir = args.data_dir.display();
         anstream::eprintln!("this certificate is temporary: to keep one, create the data directory first (mkdir -p {data_dir})");
     }
-    introduce(&receiver, &directory.join("receiver-ca.pem"), args.secret.is_some(), output)?;
+    let ca = data_dir.join(receiver::DIRECTORY).join(receiver::CA_FILE);
+    introduce(&receiver, &ca, args.secret.is_some(), output)?;
 
     loop {
         let received = tokio::select! {
@@ -104,14 +112,9 @@ fn nets(receiver: &Receiver) -> String {
     }
 }
 
-/// Verifies the signature of a delivery. Returns none if there is no secret to verify it with.
-pub fn verdict(received: &Received, secret: Option<&Secret>) -> Option<Result<(), String>> {
-    secret.map(|secret| received.verify(secret.expose(), Utc::now().timestamp()).map_err(|error| error.to_string()))
-}
-
 fn print(received: &Received, secret: Option<&Secret>, output: &Output) -> std::io::Result<()> {
     let at: DateTime<Utc> = received.received_at.into();
-    let verdict = verdict(received, secret);
+    let verdict = receiver::verdict(received, secret);
     let body: Option<Value> = serde_json::from_slice(&received.body).ok();
     if output.json {
         let signature = match &verdict {
@@ -130,12 +133,31 @@ fn print(received: &Received, secret: Option<&Secret>, output: &Output) -> std::
         Some(Err(why)) => by_outcome(false, why),
         None => "not verified".yellow().to_string(),
     };
-    let event_type = escape::value(received.event_type().unwrap_or("no event type"));
-    let id = escape::value(received.event_id().unwrap_or("no event id"));
-    output.line(format!("{}  {:<26}  {id}  {signature}", at.format("%H:%M:%S%.3f").dimmed(), event_type.cyan()))?;
-    let data = body.as_ref().and_then(|body| body.get("data"));
-    let names = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];
-    let fields =
-        names.iter().filter_map(|name| Some(format!("{} {}", name.replace('_', " "), super::output::shown(data?.get(*name)?))));
-    output.line(format!("              {}", fields.collect::<Vec<_>>().join("  ").replacen("id ", "order ", 1).dimmed()))
+    let (event_type, event_id) = (received.event_type(), received.event_id());
+    Shown { at, event_type, event_id, outcome: signature, body: body.as_ref() }.print(output)
+}
+
+/// An event on two lines: what happened to it, and its order.
+struct Shown<'a> {
+    at: DateTime<Utc>,
+    event_type: Option<&'a str>,
+    event_id: Option<&'a str>,
+    /// Coloured outcome, without untrusted text.
+    outcome: String,
+    body: Option<&'a Value>,
+}
+
+impl Shown<'_> {
+    fn print(&self, output: &Output) -> std::io::Result<()> {
+        let event_type = escape::value(self.event_type.unwrap_or("no event type"));
+        let id = escape::value(self.event_id.unwrap_or("no event id"));
+        let at = self.at.format("%H:%M:%S%.3f");
+        output.line(format!("{}  {:<26}  {id}  {}", at.dimmed(), event_type.cyan(), self.outcome))?;
+        let data = self.body.and_then(|body| body.get("data"));
+        let names = ["id", "reference_code", "status", "product_name", "quantity", "delivered_quantity", "amount"];
+        let fields = names
+            .iter()
+            .filter_map(|name| Some(format!("{} {}", name.replace('_', " "), super::output::shown(data?.get(*name)?))));
+        output.line(format!("              {}", fields.collect::<Vec<_>>().join("  ").replacen("id ", "order ", 1).dimmed()))
+    }
 }

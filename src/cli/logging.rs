@@ -28,8 +28,9 @@ pub fn start(default: &str, format: Option<LogFormat>) -> anyhow::Result<()> {
         _ => EnvFilter::new(default),
     };
     let is_terminal = std::io::stderr().is_terminal();
+    let is_coloured = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Escaping(std::io::stderr())).with_ansi(is_terminal);
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Escaping(std::io::stderr())).with_ansi(is_coloured);
     let is_text = is_terminal || default != SERVICE;
     match format.unwrap_or(if is_text { LogFormat::Text } else { LogFormat::Json }) {
         LogFormat::Text => builder.init(),

@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use owo_colors::OwoColorize;
 use serde_json::Value;
@@ -16,15 +17,28 @@ use crate::audit::{Difference, Progress};
 /// Delay before a terminal shows what the command is waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Format of the results on stdout.
+/// Format of results. The values have no help of their own: it would spread the help of every command over more lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+    Csv,
+}
+
+/// Writer of the results to stdout.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     pub json: bool,
+    format: Format,
 }
 
 impl Output {
-    pub fn new(json: bool) -> Output {
-        Output { json }
+    pub fn new(format: Format) -> Output {
+        Output { json: format == Format::Json, format }
+    }
+
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// Prints one line to stdout. Colours are stripped where stdout does not show them, and everything else that a
@@ -47,12 +61,16 @@ impl Output {
         self.line(value)
     }
 
-    /// Prints the `data` of an operation as JSON, or for people: a list as a table, an object as aligned lines.
+    /// Prints the `data` of an operation as JSON or CSV, or for people: a list as a table, an object as aligned lines.
     pub fn facts(&self, data: &Value) -> std::io::Result<()> {
         if self.json {
             return self.line(format!("{data:#}"));
         }
         let rows = data.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next()?.as_array());
+        if self.format == Format::Csv {
+            let csv = csv(rows.map_or(std::slice::from_ref(data), Vec::as_slice)).map_err(std::io::Error::other)?;
+            return self.verbatim(csv.trim_end());
+        }
         let text = match (rows, data) {
             (Some(rows), _) if rows.is_empty() => "none".to_owned(),
             (Some(rows), _) => table(rows),
@@ -131,6 +149,25 @@ fn table(rows: &[Value]) -> String {
     };
     let head = line(&columns).dimmed().to_string();
     [head].into_iter().chain(cells.iter().map(|row| line(row))).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats objects as CSV: a head with every field name, and one record per object. Lists and objects stand as JSON.
+fn csv(rows: &[Value]) -> anyhow::Result<String> {
+    let mut columns: Vec<String> = vec![];
+    for row in rows {
+        let unknown: Vec<String> = names(row).into_iter().filter(|name| !columns.contains(name)).collect();
+        columns.extend(unknown);
+    }
+    let mut writer = csv::Writer::from_writer(vec![]);
+    writer.write_record(&columns)?;
+    for row in rows {
+        writer.write_record(columns.iter().map(|name| match &row[name] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }))?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
 /// Awaits `work`. On a terminal, a spinner shows `what` after one second.
@@ -236,6 +273,12 @@ mod tests {
         assert_eq!(plain(&table(&rows)), "id  name\n1   One\n22  -");
         assert_eq!(plain(&fields(&json!({"id": 1, "events": ["a", "b"]}))), "id      1\nevents  a, b");
         assert!(table(&[json!({"t": "x".repeat(50)})]).contains('…'));
+    }
+
+    #[test]
+    fn a_list_as_csv_has_every_field_of_every_row() {
+        let rows = [json!({"id": 1, "name": "One, \"1\""}), json!({"id": 2, "events": ["a"], "name": null})];
+        assert_eq!(csv(&rows).unwrap(), "id,name,events\n1,\"One, \"\"1\"\"\",\n2,,\"[\"\"a\"\"]\"\n");
     }
 
     #[test]

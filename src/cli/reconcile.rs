@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use ledger_database::PgPool;
 use ledger_events::{AccountId, ShardId};
 use ledger_projections::accounts;
 use transparency_log::quorum::Quorum;
 
 use super::WrongUse;
-use super::output::{Bar, Output, with_progress};
+use super::output::{Bar, Format, Output, with_progress};
 use super::quorum::QuorumArgs;
 use crate::config::DatabaseSettings;
 use crate::ledger::{connect, history};
@@ -33,7 +33,7 @@ pub struct ReconcileArgs {
     /// Reconcile only the wallets of this account
     #[arg(long, value_name = "ID")]
     account: Option<AccountId>,
-    /// Output format [default: table; json with --json]
+    /// Format of the report [default: that of --output]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Compute only the totals, without checking each movement, order, and payout
@@ -49,13 +49,6 @@ pub struct ReconcileArgs {
 enum Reconcile {
     /// Match the statement of a bank or payment processor with fundings and payouts
     Statement(statement::StatementArgs),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
-    Csv,
 }
 
 impl ReconcileArgs {
@@ -97,11 +90,11 @@ pub async fn run(args: ReconcileArgs, output: &Output) -> anyhow::Result<ExitCod
     pool.close().await;
     database.close().await?;
     let report = done?;
-    let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Table });
+    let format = args.format.unwrap_or(output.format());
     match format {
         Format::Table => print(&report, output)?,
         Format::Json => output.line(serde_json::to_string_pretty(&report)?)?,
-        Format::Csv => output.line(String::from_utf8(render::csv(&report)?)?.trim_end())?,
+        Format::Csv => output.verbatim(String::from_utf8(render::csv(&report)?)?.trim_end())?,
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

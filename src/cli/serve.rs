@@ -1,5 +1,8 @@
 //! `serve` and `migrate`: run a node, and migrate the database schema.
 
+mod introduction;
+mod sandbox;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,6 +14,7 @@ use crate::config::{Config, DatabaseSettings};
 use crate::ledger::schema::contract::contract;
 use crate::ledger::schema::migration::PATIENCE;
 use crate::node::{Database, Node};
+use sandbox::SandboxStart;
 
 #[derive(Args, Debug)]
 pub struct MigrateArgs {
@@ -43,23 +47,45 @@ impl StopSignals {
 }
 
 /// Runs a node until a signal arrives.
-pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
+pub async fn run(config: Config, output: &Output) -> anyhow::Result<ExitCode> {
     let mut signals = StopSignals::listen()?;
+    let roles = config.roles.clone();
     // Before the node has started there is nothing to shut down; the embedded server ends by itself.
-    let mut node = tokio::select! {
-        node = Node::start(config) => node?,
+    let (mut node, sandbox) = tokio::select! {
+        started = start(config, output) => started?,
         status = signals.next() => return Ok(ExitCode::from(status)),
     };
     let (address, operator_address) = (node.address().map(|a| a.to_string()), node.operator_address().map(|a| a.to_string()));
-    tracing::info!(address, operator_address, roles = %config.roles, "ready");
+    tracing::info!(address, operator_address, roles = %roles, "ready");
     let failure = tokio::select! {
         error = node.failed() => Some(error),
         _ = signals.next() => None,
     };
     stop(node, &mut signals).await?;
+    if let Some(sandbox) = sandbox {
+        sandbox.stop().await;
+    }
     match failure {
         Some(error) => Err(error.into()),
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Starts a node. A sandbox of one person also gets a receiver, and is introduced on stdout.
+async fn start(mut config: Config, output: &Output) -> anyhow::Result<(Node, Option<SandboxStart>)> {
+    if !SandboxStart::is_wanted(&config)? {
+        return Ok((Node::start(&config).await?, None));
+    }
+    // The database comes first, because it makes the data directory.
+    let database = Database::open_or_create(&config.database).await?;
+    let sandbox = SandboxStart::prepare(&mut config).await?;
+    let node = Node::start_on(&config, database).await?;
+    match sandbox.introduce(&node, output).await {
+        Ok(()) => Ok((node, Some(sandbox))),
+        Err(error) => {
+            node.stop().await?;
+            Err(error.context("cannot set up the sandbox"))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Links of the demo that sign a user in with one click.
+//! Links of the demo and of a new sandbox that sign a user in with one click.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::site::Site;
 use super::visit::Visit;
 use crate::access::one_click::{Login, OneClick};
 
-/// Adds the links, if this is the demo.
+/// Adds the links, if the program has made users for them.
 pub fn add(site: Site, one_click: Option<OneClick>) -> Site {
     let Some(one_click) = one_click.map(Arc::new) else { return site };
     let of_operator = one_click.clone();

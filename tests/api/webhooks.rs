@@ -242,3 +242,37 @@ async fn deliveries_are_listed_and_found() {
     // A name is not accepted in place of an id.
     node.client(client, "PUT", "/webhooks/deliveries", json!({"name": "x"})).await.refused(405, "E_METHOD_NOT_ALLOWED");
 }
+
+#[tokio::test]
+async fn a_test_delivery_has_sample_data_of_the_requested_type() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let body = json!({"name": "a", "url": "https://example.com", "events": ["order.created", "order.partially_delivered", "order.delivered"]});
+    let webhook = node.client(&client, "POST", "/webhooks", body).await.json();
+    let path = format!("/webhooks/{}/test", webhook["id"]);
+    for (event_type, status, items) in [
+        ("order.created", "PENDING", 0),
+        ("order.partially_delivered", "PARTIALLY_DELIVERED", 1),
+        ("order.delivered", "DELIVERED", 1),
+    ] {
+        let test = node.client(&client, "POST", &path, json!({"event_type": event_type})).await.data(200);
+        project(&node).await;
+        let delivery =
+            node.client(&client, "GET", &format!("/webhooks/deliveries/{}", test["delivery_id"]), Value::Null).await.data(200);
+        let data = &delivery["payload"]["data"];
+        assert_eq!((&delivery["event_type"], &data["status"]), (&json!(event_type), &json!(status)), "{delivery}");
+        assert_eq!((&data["id"], &data["reference_code"]), (&json!(0), &json!("TEST")));
+        assert_eq!(data["order_items"].as_array().map_or(0, Vec::len), items, "{data}");
+        assert_eq!(data["delivered_on"].is_null(), event_type != "order.delivered", "{data}");
+    }
+    let head = node.head().await;
+    for event_type in [json!("order.cancelled"), json!("order.unknown"), json!(7)] {
+        let error =
+            node.client(&client, "POST", &path, json!({"event_type": event_type})).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"]["event_type"].is_array(), "{error}");
+    }
+    assert_eq!(node.head().await, head);
+    // Requests of clients that know no fields stay as they were, whatever their Content-Type is.
+    let plain = node.by(&client, "POST", &path).header("Content-Type", "text/plain").body("{}");
+    node.send(plain).await.data(200);
+}

@@ -110,12 +110,67 @@ async fn every_command_has_help() {
         "rebuild",
         "reconcile",
         "openapi",
+        "trigger",
+        "login",
+        "logout",
+        "profiles",
+        "completions",
+        "man",
     ] {
         let help = run(program(directory.path()).args([command, "--help"])).await;
         assert!(help.status.success() && out(&help).contains("--json"), "{command}: {}", out(&help));
     }
     let nothing = run(&mut program(directory.path())).await;
     assert_eq!(nothing.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn the_help_lists_the_commands_in_groups() {
+    let directory = directory();
+    let help = out(&run(program(directory.path()).arg("--help")).await);
+    let groups: Vec<&str> = help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+    assert_eq!(groups, ["Client:", "Operator:", "Audit:", "Service:", "Options:"], "{help}");
+    assert!(help.contains("\n  trigger      Send a test delivery"), "{help}");
+    let coloured = run(program(directory.path()).arg("--help").env("CLICOLOR_FORCE", "1")).await;
+    assert!(out(&coloured).contains("\u{1b}["));
+    let plain = run(program(directory.path()).arg("--help").env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1")).await;
+    assert_eq!(out(&plain), help);
+}
+
+#[tokio::test]
+async fn completions_and_manual_pages_cover_every_command() {
+    let directory = directory();
+    for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef rewards-ledger"), ("fish", "complete -c rewards-ledger")] {
+        let script = run(program(directory.path()).args(["completions", shell])).await;
+        assert!(script.status.success() && out(&script).contains(mark) && out(&script).contains("forward-to"), "{shell}");
+        if std::process::Command::new(shell).arg("--version").output().is_ok() && shell != "fish" {
+            let file = directory.path().join(shell);
+            std::fs::write(&file, out(&script)).unwrap();
+            let parsed = std::process::Command::new(shell).arg("-n").arg(&file).output().unwrap();
+            assert!(parsed.status.success(), "{shell}: {}", String::from_utf8_lossy(&parsed.stderr));
+        }
+    }
+    let pages = directory.path().join("man1");
+    let written = run(program(directory.path()).arg("man").arg(&pages)).await;
+    assert!(written.status.success(), "{}", err(&written));
+    for (page, words) in [
+        ("rewards-ledger", "trigger"),
+        ("rewards-ledger-listen", "forward"),
+        ("rewards-ledger-admin-account-create", "organisation"),
+    ] {
+        let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn csv_is_for_lists_alone() {
+    let directory = directory();
+    let refused = run(program(directory.path()).args(["show", "order", "1", "--output", "csv"])).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(err(&refused), "error: --output csv is for commands that print a list; use --output json\n");
+    let both = run(program(directory.path()).args(["profiles", "--json", "--output", "csv"])).await;
+    assert_eq!(both.status.code(), Some(2), "{}", err(&both));
 }
 
 #[tokio::test]

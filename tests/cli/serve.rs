@@ -75,7 +75,7 @@ async fn an_operators_work_in_the_shell_is_in_the_log() {
         command
     };
     let orders = run(&mut call("/api/v1/orders", &credential["api_secret"])).await;
-    assert!(orders.status.success() && out(&orders).starts_with("200 OK\n"), "{}{}", out(&orders), err(&orders));
+    assert!(orders.status.success() && out(&orders).starts_with("{\"success\":true"), "{}{}", out(&orders), err(&orders));
     let refused = run(&mut call("/api/v1/orders", &credential["api_key"])).await;
     assert_eq!(refused.status.code(), Some(1));
     assert!(out(&refused).contains("E_UNAUTHORIZED"), "{}", out(&refused));

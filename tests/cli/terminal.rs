@@ -105,6 +105,24 @@ async fn the_demo_is_coloured_at_a_terminal_unless_colour_is_off() {
     assert!(codes.into_iter().all(|code| code != 'm'), "{told:?}");
 }
 
+#[tokio::test]
+async fn log_lines_are_coloured_at_a_terminal_unless_colour_is_off() {
+    if !has_terminals() {
+        return;
+    }
+    let directory = directory();
+    // The node logs a warning before it ends, because the address is taken.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let arguments = format!("serve --listen {} --data-dir {}", taken.local_addr().unwrap(), directory.path().display());
+    for (variable, is_coloured) in [("TERM", true), ("NO_COLOR", false)] {
+        let mut command = at_a_terminal(directory.path(), &arguments);
+        let ended = run(command.env("RUST_LOG", "debug").env(variable, "xterm")).await;
+        let told = out(&ended);
+        assert!(told.contains("DEBUG"), "{told}");
+        assert_eq!(told.contains("\u{1b}[34m") || told.contains("\u{1b}[2m"), is_coloured, "{variable}: {told:?}");
+    }
+}
+
 /// Duration from which a command shows a progress bar.
 const BAR: Duration = Duration::from_secs(1);
 

@@ -89,7 +89,8 @@ async fn call_signs_what_it_sends() {
     }
     stream.write_all(b"HTTP/1.1 418 I'm a teapot\r\nContent-Length: 6\r\n\r\nTeapot").await.unwrap();
     let called = calling.await.unwrap();
-    assert_eq!((called.status.code(), out(&called)), (Some(1), "418 I'm a teapot\nTeapot\n".to_owned()));
+    assert_eq!((called.status.code(), out(&called)), (Some(1), "Teapot\n".to_owned()), "the body alone");
+    assert_eq!(err(&called), "error: the service answered 418 I'm a teapot\n");
 
     let request = String::from_utf8(request).unwrap();
     let header = |name: &str| {

@@ -20,10 +20,11 @@ const ROOTS: [&str; 12] = [
     ".ci/",
 ];
 /// Directories whose documents link to others.
-const LINKING: [&str; 9] = [
+const LINKING: [&str; 10] = [
     "",
     "docs/",
     "docs/decisions/",
+    "docs/guides/",
     "deploy/",
     "clients/",
     "clients/go/",
@@ -40,7 +41,7 @@ const MAPS: [&str; 7] =
 fn maps() -> Vec<String> {
     let crates = std::fs::read_dir(repository("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let crates = crates.map(|name| format!("crates/{name}/README.md"));
-    MAPS.map(str::to_owned).into_iter().chain(documents("docs/")).chain(crates).collect()
+    MAPS.map(str::to_owned).into_iter().chain(documents("docs/")).chain(documents("docs/guides/")).chain(crates).collect()
 }
 
 /// Returns every document in a directory, as paths in the repository.

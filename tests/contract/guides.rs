@@ -33,8 +33,23 @@ async fn every_guide_is_linked_and_every_link_leads_somewhere() {
         open.extend(links(&answer.text));
         seen.push(path);
     }
-    for name in ["signing", "webhooks", "errors", "limits", "transparency", "reconciliation", "export", "versioning", "changelog"]
-    {
+    for name in [
+        "quickstart",
+        "bulk-orders",
+        "behind-a-firewall",
+        "go-live",
+        "reconcile-a-month",
+        "prove-an-order",
+        "signing",
+        "webhooks",
+        "errors",
+        "limits",
+        "transparency",
+        "reconciliation",
+        "export",
+        "versioning",
+        "changelog",
+    ] {
         assert!(seen.contains(&format!("/docs/guides/{name}")), "{seen:?}");
     }
     for name in ["request-signing", "webhook-signing"] {

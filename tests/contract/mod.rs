@@ -9,6 +9,7 @@ mod guides;
 mod snippets;
 mod strict;
 mod vectors;
+mod walkthroughs;
 mod words;
 
 use serde_json::Value;

@@ -15,13 +15,17 @@ mod webhooks;
 const GUIDES: [(&str, &str); 2] =
     [("signing", include_str!("../../docs/signing.md")), ("webhooks", include_str!("../../docs/webhooks.md"))];
 
+/// Returns the code blocks of a language in a guide.
+pub fn blocks<'a>(guide: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("\n```{language}\n");
+    guide.split(&fence).skip(1).map(|block| block.split_once("```").unwrap().0).collect()
+}
+
 /// Returns the only code block of a language in a guide.
 fn block<'a>(guide: &'a str, language: &str) -> &'a str {
-    let fence = format!("```{language}\n");
-    let mut blocks = guide.split(&fence).skip(1);
-    let block = blocks.next().unwrap_or_else(|| panic!("no {language}"));
-    assert!(blocks.next().is_none(), "{language} occurs more than once");
-    block.split_once("```").unwrap().0
+    let blocks = blocks(guide, language);
+    assert_eq!(blocks.len(), 1, "blocks of {language}");
+    blocks[0]
 }
 
 fn file(name: &str) -> String {

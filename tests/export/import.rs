@@ -208,7 +208,9 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
     imported
         .run(Command::RequestReplay(RequestReplay { account_id, webhook_id, kind, from: 1, per_second: 1, only: None }))
         .await;
-    imported.run(commands::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id }).await;
+    imported
+        .run(commands::TestWebhook { account_id: imported.customer.account_id, webhook_id: webhook.webhook.id, event_type: None })
+        .await;
     imported.project().await;
     let pending = "SELECT count(*) FROM delivery_state WHERE status = 'pending'";
     assert!(count(&options, pending).await >= 2, "new events are delivered");

@@ -122,7 +122,7 @@ impl Shop {
         self.image().await;
         let statement = self.statement().await;
         self.project().await;
-        self.run(commands::TestWebhook { account_id: account, webhook_id: all }).await;
+        self.run(commands::TestWebhook { account_id: account, webhook_id: all, event_type: None }).await;
         // A webhook with a replay of earlier events, of which one step of several is done.
         let late = self.webhook_for(account, URL, &[WebhookEventType::OrderCreated]).await.0;
         let replay = self.replay(late, 2).await;

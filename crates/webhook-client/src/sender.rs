@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
 use ipnet::IpNet;
 use nix::errno::Errno;
@@ -134,8 +134,48 @@ impl Outcome {
 pub struct Sender {
     connections: Arc<Connections>,
     deadline: Duration,
+    headers: DeliveryHeaders,
+}
+
+/// Headers of deliveries, for programs that send one themselves, such as a relay to plain HTTP.
+#[derive(Clone, Debug)]
+pub struct DeliveryHeaders {
     user_agent: HeaderValue,
     token_header: HeaderName,
+}
+
+impl DeliveryHeaders {
+    /// Prepares the headers that have the service's name.
+    ///
+    /// # Errors
+    /// [`SenderError::ServiceName`] if the name has characters that are not allowed in a header.
+    pub fn new(service_name: &str) -> Result<DeliveryHeaders, SenderError> {
+        let bad_name = || SenderError::ServiceName(service_name.to_owned());
+        let user_agent = HeaderValue::from_str(&format!("{service_name}-Webhooks/1")).map_err(|_| bad_name())?;
+        let token_header = HeaderName::try_from(token_header_name(service_name)).map_err(|_| bad_name())?;
+        Ok(DeliveryHeaders { user_agent, token_header })
+    }
+
+    /// Signs a delivery. Returns its headers, apart from those that HTTP requires.
+    ///
+    /// # Errors
+    /// If a value has characters that are not allowed in a header.
+    pub fn sign(&self, delivery: &Delivery<'_>) -> Result<HeaderMap, String> {
+        let signature = sign(delivery.secret, delivery.timestamp, &delivery.body);
+        let mut token = header_value("token", delivery.secret)?;
+        token.set_sensitive(true);
+        let mut headers = HeaderMap::with_capacity(16);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        headers.insert(X_WEBHOOK_ID, HeaderValue::from(delivery.webhook_id));
+        headers.insert(X_EVENT_ID, header_value("event id", delivery.event_id)?);
+        headers.insert(X_EVENT_TYPE, header_value("event type", delivery.event_type)?);
+        headers.insert(X_TIMESTAMP, HeaderValue::from(delivery.timestamp));
+        headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
+        headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
+        headers.insert(self.token_header.clone(), token);
+        Ok(headers)
+    }
 }
 
 impl fmt::Debug for Sender {
@@ -159,13 +199,10 @@ impl Sender {
     /// # Errors
     /// See [`SenderError`].
     pub fn with_resolver(settings: SenderSettings, resolver: Resolver) -> Result<Sender, SenderError> {
-        let name = &settings.service_name;
-        let bad_name = || SenderError::ServiceName(name.clone());
-        let user_agent = HeaderValue::from_str(&format!("{name}-Webhooks/1")).map_err(|_| bad_name())?;
-        let token_header = HeaderName::try_from(token_header_name(name)).map_err(|_| bad_name())?;
+        let headers = DeliveryHeaders::new(&settings.service_name)?;
         let tls = Arc::new(tls(settings.ca_pem.as_deref())?);
         let connections = Arc::new(Connections::new(resolver, tls, settings.max_connections, settings.connection_lifetime));
-        Ok(Sender { connections, deadline: settings.deadline, user_agent, token_header })
+        Ok(Sender { connections, deadline: settings.deadline, headers })
     }
 
     /// Makes one attempt. It ends by the deadline, whatever the receiver does.
@@ -209,26 +246,13 @@ impl Sender {
     fn request(&self, delivery: Delivery<'_>) -> Result<(Origin, Request<Full<Bytes>>), String> {
         let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
         let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
-        let signature = sign(delivery.secret, delivery.timestamp, &delivery.body);
-        let mut token = header_value("token", delivery.secret)?;
-        token.set_sensitive(true);
-
+        let mut headers = self.headers.sign(&delivery)?;
+        headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
         let mut request = Request::new(Full::new(delivery.body));
         *request.method_mut() = Method::POST;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
         *request.uri_mut() = target.parse().map_err(|_| UrlRefused::Invalid.to_string())?;
-        let headers = request.headers_mut();
-        headers.reserve(16);
-        headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(USER_AGENT, self.user_agent.clone());
-        headers.insert(X_WEBHOOK_ID, HeaderValue::from(delivery.webhook_id));
-        headers.insert(X_EVENT_ID, header_value("event id", delivery.event_id)?);
-        headers.insert(X_EVENT_TYPE, header_value("event type", delivery.event_type)?);
-        headers.insert(X_TIMESTAMP, HeaderValue::from(delivery.timestamp));
-        headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
-        headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
-        headers.insert(self.token_header.clone(), token);
+        *request.headers_mut() = headers;
         Ok((origin, request))
     }
 }

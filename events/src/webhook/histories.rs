@@ -34,7 +34,7 @@ fn command() -> impl Strategy<Value = WebhookCommand> {
     prop_oneof![
         6 => update,
         1 => Just(WebhookCommand::Delete),
-        2 => (1i64..99).prop_map(|delivery_id| WebhookCommand::Test { delivery_id }),
+        2 => (1i64..99).prop_map(|delivery_id| WebhookCommand::Test { delivery_id, event_type: None }),
         2 => retry,
     ]
 }

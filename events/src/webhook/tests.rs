@@ -63,7 +63,7 @@ fn an_update_omits_its_newer_fields_when_absent() {
 #[test]
 fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
     let before = webhook(&[]);
-    let test = WebhookCommand::Test { delivery_id: 5 };
+    let test = WebhookCommand::Test { delivery_id: 5, event_type: None };
     let tested = decide(&before, test.clone()).unwrap();
     let expected = WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered };
     assert_eq!(tested, expected.into());
@@ -71,6 +71,18 @@ fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
     assert_eq!(after, Webhook { version: 2, ..before });
     assert_eq!(decide(&webhook(&[switched(false)]), test.clone()), Err(Rejection::WebhookInactive));
     assert!(decide(&webhook(&[switched(false), switched(true)]), test).is_ok());
+}
+
+#[test]
+fn a_test_uses_the_requested_type_if_the_webhook_is_subscribed_to_it() {
+    let subscribed = webhook(&[]);
+    for event_type in WebhookEventType::ALL {
+        let tested = decide(&subscribed, WebhookCommand::Test { delivery_id: 5, event_type: Some(event_type) });
+        match subscribed.events.contains(&event_type) {
+            true => assert_eq!(tested, Ok(WebhookTested { delivery_id: 5, event_type }.into())),
+            false => assert!(matches!(tested, Err(Rejection::InvalidField { field: "event_type", .. })), "{tested:?}"),
+        }
+    }
 }
 
 #[test]
@@ -98,7 +110,7 @@ fn a_deleted_webhook_is_not_found_and_receives_nothing() {
         (WebhookCommand::Update(switched(true)), Rejection::NotFound),
         (WebhookCommand::Delete, Rejection::NotFound),
         (WebhookCommand::RotateToken { token_hash: String::new() }, Rejection::NotFound),
-        (WebhookCommand::Test { delivery_id: 5 }, Rejection::WebhookInactive),
+        (WebhookCommand::Test { delivery_id: 5, event_type: None }, Rejection::WebhookInactive),
     ] {
         assert_eq!(decide(&deleted, command), Err(expected));
     }

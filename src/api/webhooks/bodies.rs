@@ -234,6 +234,15 @@ pub struct RotatedToken {
     pub rotated_at: Timestamp,
 }
 
+body! {
+    /// A test of a webhook.
+    #[derive(Object, Serialize)]
+    pub struct TestWebhook {
+        /// Event type of the sample data, to which the webhook must be subscribed. Default: the first one of its list.
+        pub event_type: Option<Event> = optional(one_of),
+    }
+}
+
 /// Confirmation that a test delivery was created.
 #[derive(Object, Serialize)]
 pub struct WebhookTest {

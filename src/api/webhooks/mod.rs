@@ -12,7 +12,7 @@ use ledger_projections::webhooks;
 use poem_openapi::OpenApi;
 use poem_openapi::param::{Path, Query};
 
-use super::body::{NoFields, StrictJson};
+use super::body::{NoFields, OptionalJson, StrictJson};
 use super::error::ApiError;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, secret_not_visible, unrenderable};
@@ -26,7 +26,7 @@ use crate::ledger::commands::{self, CredentialLink, WebhookChange};
 use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Secret, random_secret};
-use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, WebhookTest, types};
+use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, TestWebhook, WebhookTest, types};
 pub use bodies::{Event, Webhook};
 pub use explanation::Explanations;
 pub use replays::{ReplayStatus, Replays};
@@ -247,8 +247,9 @@ impl Webhooks {
 
     /// Test a webhook
     ///
-    /// Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its `order_id`
-    /// and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any other delivery.
+    /// Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the webhook is
+    /// subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and
+    /// listed like any other delivery.
     #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "test_webhook")]
     async fn test(
         &self,
@@ -259,11 +260,17 @@ impl Webhooks {
         /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
-        _no_fields: NoFields,
+        body: OptionalJson<TestWebhook, true>,
     ) -> Result<Stored<Data<WebhookTest>>, ApiError> {
-        let caller = caller.0;
-        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/test", id.0), &(), tested)?;
-        let command = commands::TestWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0) };
+        let (caller, request) = (caller.0, body.0);
+        let path = format!("/api/v1/webhooks/{}/test", id.0);
+        // A request without fields keeps the fingerprint that it had before there were any.
+        let idempotency = match request.event_type {
+            None => key.of(&caller, &path, &(), tested)?,
+            Some(_) => key.of(&caller, &path, &request, tested)?,
+        };
+        let event_type = request.event_type.map(Into::into);
+        let command = commands::TestWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0), event_type };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, tested)
     }

@@ -2,11 +2,8 @@
 //! that are appended to the log and the webhooks that arrive.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +16,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
+use webhook_client::receiver::{Received, Receiver, ReceiverResponse};
 
 use super::DemoArgs;
 use super::printer::Printer;
 use crate::access::one_click::OneClick;
 use crate::cli::output::with_progress;
 use crate::cli::serve::{self, StopSignals};
+use crate::cli::{private, receiver};
 use crate::config::{Config, DatabaseSettings, OperatorTokenSettings};
 use crate::embedded;
 use crate::ledger::{FIRST_SHARD, reader};
@@ -77,28 +75,22 @@ impl Stage {
         let kind = if temporary.is_some() { "in a temporary directory".to_owned() } else { format!("in {}", data_dir.display()) };
         printer.fact("postgres", &format!("embedded, {kind}"))?;
 
-        let certificate = Certificate::load_or_generate(&data_dir.join("receiver"))?;
-        let (receiver, arrivals) = Receiver::start(ReceiverSettings {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            service_name: "SERVICE".to_owned(),
-            certificate,
-            respond: Arc::new(|_| ReceiverResponse::Status(200)),
-        })
-        .await
-        .context("cannot start the webhook receiver")?;
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let respond = Arc::new(|_: &Received| ReceiverResponse::Status(200));
+        let (receiver, arrivals) = receiver::start(&data_dir, listen, "SERVICE", respond).await?;
 
         let run = format!("{:08x}", rand::random::<u32>());
-        let one_click = OneClick::new(&run);
+        let one_click = OneClick::new(&format!("demo-{run}"));
         let operator_token = random_secret();
         let operator_token_file = data_dir.join("operator.token");
-        write_private(&operator_token_file, operator_token.expose())?;
+        private::write(&operator_token_file, operator_token.expose())?;
         let mut config = Config::new(settings(args, data_dir.clone()))?;
         config.listen = args.listen.unwrap_or_else(free_address);
         config.operator_token = OperatorTokenSettings { operator_token_file: Some(operator_token_file.clone()) };
         config.one_click = Some(one_click.clone());
         config.shows_outbox = true;
         config.approval_above = Some(APPROVAL_ABOVE.parse().map_err(anyhow::Error::msg)?);
-        config.webhook_ca_file = Some(data_dir.join("receiver").join("receiver-ca.pem"));
+        config.webhook_ca_file = Some(data_dir.join(receiver::DIRECTORY).join(receiver::CA_FILE));
         config.webhook_allow_nets = vec!["127.0.0.0/8".parse()?];
         let node = with_progress("starting the node", Node::start_on(&config, database)).await?;
         let address = node.address().context("the node does not listen")?;
@@ -274,10 +266,4 @@ fn free_address() -> SocketAddr {
         Ok(_) => DEFAULT_LISTEN,
         Err(_) => SocketAddr::new(DEFAULT_LISTEN.ip(), 0),
     }
-}
-
-fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| writeln!(file, "{text}"));
-    written.with_context(|| format!("cannot write {}", path.display()))
 }

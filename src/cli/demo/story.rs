@@ -9,6 +9,7 @@ use super::printer::Printer;
 use super::stage::Stage;
 use super::tour::Account;
 use crate::cli::client::Client;
+use crate::cli::starter;
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, made_up_codes};
 
 /// Number of units of each order of the first card.
@@ -45,15 +46,10 @@ struct Story<'a> {
 impl Story<'_> {
     /// Creates the users whom the printed links sign in, and a viewer.
     async fn users(&self, stage: &Stage) -> anyhow::Result<()> {
-        let (client, operator) = (&stage.one_click.client, &stage.one_click.operator);
-        let users = format!("/accounts/{}/users", self.account.id);
-        let owner = json!({"email": client.email, "password": client.password.expose(), "role": "owner"});
-        self.operator(Method::POST, &users, owner).await?;
-        let viewer =
-            json!({"email": format!("viewer@demo-{}.example", self.run), "password": client.password.expose(), "role": "viewer"});
-        self.operator(Method::POST, &users, viewer).await?;
-        let admin = json!({"email": operator.email, "password": operator.password.expose(), "role": "admin"});
-        self.operator(Method::POST, "/operators", admin).await?;
+        starter::users(&self.account.operator, self.account.id, &stage.one_click).await?;
+        let (email, password) = (format!("viewer@demo-{}.example", self.run), stage.one_click.client.password.expose());
+        let viewer = json!({"email": email, "password": password, "role": "viewer"});
+        self.operator(Method::POST, &format!("/accounts/{}/users", self.account.id), viewer).await?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The tour: sets up an account, places four orders with four different outcomes, and reconciles the wallet.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,13 +9,10 @@ use serde_json::{Value, json};
 use super::printer::Printer;
 use super::stage::Stage;
 use super::statement::DemoStatement;
-use crate::cli::client::{Body, Caller, Client};
+use crate::cli::client::{Caller, Client};
+use crate::cli::starter::{self, Starter, id, text};
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, Card, MAX_QUANTITY, made_up_codes};
-use crate::secrets::seal::Secret;
 
-/// Every webhook event type.
-const WEBHOOK_EVENTS: [&str; 5] =
-    ["order.created", "order.pending", "order.delivered", "order.partially_delivered", "order.cancelled"];
 /// Path and query of the request that the tour suggests at its end.
 const TRY_PATH: &str = "/api/v1/orders?limit=2&page=1";
 
@@ -48,7 +45,6 @@ struct Tour<'a> {
     printer: &'a mut Printer,
     operator: Client,
     client: Client,
-    run: String,
     account: i64,
     wallet: i64,
 }
@@ -57,10 +53,7 @@ struct Tour<'a> {
 pub async fn run(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Account> {
     printer.section("An account, through the operator API")?;
     let operator = Client::new(&stage.base, Some(Caller::Operator(stage.operator_token.clone())))?;
-    let client = Client::new(&stage.base, None)?;
-    let run = stage.run.clone();
-    let mut tour = Tour { stage, printer, operator, client, run, account: 0, wallet: 0 };
-    tour.set_up_account().await?;
+    let mut tour = Tour::begin(stage, printer, operator).await?;
 
     tour.printer.section("Products and stock")?;
     let [coffee, books, games, travel] = [
@@ -112,47 +105,21 @@ pub async fn run(stage: &mut Stage, printer: &mut Printer) -> anyhow::Result<Acc
     })
 }
 
-impl Tour<'_> {
-    async fn set_up_account(&mut self) -> anyhow::Result<()> {
-        let account =
-            self.operator(Method::POST, "/accounts", json!({"name": format!("Demo {}", self.run)}), |_| String::new()).await?;
-        let account = id(&account)?;
-        self.account = account;
-        let path = format!("/accounts/{account}/credentials");
-        // The API shows only the first characters of the key from now on.
-        let shown = |data: &Value| format!("key {}…", text(data, "api_key").get(..8).unwrap_or_default());
-        let credential = self.operator(Method::POST, &path, json!({"name": "demo"}), shown).await?;
-        let wallet = self
-            .operator(Method::POST, &format!("/accounts/{account}/wallets"), json!({"currency": CURRENCY}), |_| {
-                CURRENCY.to_owned()
-            })
-            .await?;
-        self.wallet = id(&wallet)?;
-        let funding = json!({"amount": "500.00", "reference": format!("DEMO-{}", self.run)});
-        self.operator(Method::POST, &format!("/wallets/{}/fund", self.wallet), funding, |data| {
-            format!("{} {CURRENCY}", text(data, "amount"))
-        })
-        .await?;
-        let rule = json!({"discount": "2.50"});
-        self.operator(Method::PUT, &format!("/accounts/{account}/discounts"), rule, |_| "2.50 % on everything".to_owned())
-            .await?;
-
-        let caller = |signing_secret| Caller::Client {
-            api_key: text(&credential, "api_key").to_owned(),
-            api_secret: Secret::new(text(&credential, "api_secret")),
-            signing_secret,
-        };
-        self.client = Client::new(&self.stage.base, Some(caller(None)))?;
-        let webhook = json!({
-            "name": "demo", "url": self.stage.webhook_url(), "events": WEBHOOK_EVENTS, "credential_id": id(&credential)?,
-        });
-        let webhook = self.client(Method::POST, "/webhooks", webhook, |_| "all event types".to_owned()).await?;
+impl<'a> Tour<'a> {
+    /// Creates the account with a funded wallet, a discount and a webhook.
+    async fn begin(stage: &'a mut Stage, printer: &'a mut Printer, operator: Client) -> anyhow::Result<Tour<'a>> {
+        let report = |by: &str, request: &str, status, result: &str| printer.request(by, request, status, result);
+        let (name, reference) = (format!("Demo {}", stage.run), format!("DEMO-{}", stage.run));
+        let starter = Starter::make(&operator, &name, ("500.00", &reference), &report).await?;
+        let (rule, path) = (json!({"discount": "2.50"}), format!("/admin/v1/accounts/{}/discounts", starter.account));
+        let everything = |_: &Value| "2.50 % on everything".to_owned();
+        starter::ask(("operator", &operator), (Method::PUT, &path), rule, everything, &report).await?;
+        let webhook = starter.webhook(&stage.base, &stage.webhook_url(), &report).await?;
         // The webhook is linked to the credential, so its token also signs requests.
-        let token = Secret::new(text(&webhook, "token"));
-        ensure!(!token.expose().is_empty(), "the webhook was registered without a token");
-        self.client = Client::new(&self.stage.base, Some(caller(Some(token.clone()))))?;
-        self.stage.webhook_token = Some(token);
-        self.stage.look(self.printer).await
+        let client = starter.client(&stage.base, Some(webhook.token.clone()))?;
+        stage.webhook_token = Some(webhook.token);
+        stage.look(printer).await?;
+        Ok(Tour { stage, printer, operator, client, account: starter.account, wallet: starter.wallet })
     }
 
     async fn product(&mut self, card: &Card, units: u32) -> anyhow::Result<Shelf> {
@@ -233,20 +200,15 @@ impl Tour<'_> {
     /// Sends a request and prints it with its outcome.
     async fn call(
         &self,
-        who: &str,
+        by: &str,
         client: &Client,
         method: Method,
         path: &str,
         body: impl Serialize,
         result: impl Fn(&Value) -> String,
     ) -> anyhow::Result<Value> {
-        let request = format!("{method} {path}");
-        let reply = client.send(method, path, Some(Body::json(serde_json::to_string(&body)?)), &[]).await?;
-        let status = reply.status.as_u16();
-        let data = reply.data().with_context(|| request.clone())?;
-        let named = data["id"].as_i64().map(|id| format!("id {id:<4}  ")).unwrap_or_default();
-        self.printer.request(who, &request, status, format!("{named}{}", result(&data)).trim_end())?;
-        Ok(data)
+        let report = |by: &str, request: &str, status, result: &str| self.printer.request(by, request, status, result);
+        starter::ask((by, client), (method, path), body, result, &report).await
     }
 }
 
@@ -275,12 +237,4 @@ impl Account {
         printer.verbatim(&format!("{command}\n\n  The signature is valid for five minutes.\n"))?;
         Ok(())
     }
-}
-
-fn id(data: &Value) -> anyhow::Result<i64> {
-    data["id"].as_i64().context("the response has no id")
-}
-
-fn text<'a>(data: &'a Value, name: &str) -> &'a str {
-    data[name].as_str().unwrap_or_default()
 }

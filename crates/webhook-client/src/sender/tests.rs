@@ -65,8 +65,7 @@ async fn a_shortage_of_this_node_is_not_blamed_on_the_receiver() {
     let waiting = Sender {
         connections: holding.connections.clone(),
         deadline: Duration::from_millis(200),
-        user_agent: holding.user_agent.clone(),
-        token_header: holding.token_header.clone(),
+        headers: holding.headers.clone(),
     };
     let held = tokio::spawn({
         let url = url.clone();

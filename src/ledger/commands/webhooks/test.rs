@@ -1,4 +1,4 @@
-use ledger_events::webhook::WebhookCommand;
+use ledger_events::webhook::{WebhookCommand, WebhookEventType};
 use ledger_events::{AccountId, WebhookId};
 
 use super::append;
@@ -9,6 +9,8 @@ use crate::ledger::commands::prelude::*;
 pub struct TestWebhook {
     pub account_id: AccountId,
     pub webhook_id: WebhookId,
+    /// Type of the sample data. `None` means the first type that the webhook is subscribed to.
+    pub event_type: Option<WebhookEventType>,
 }
 
 impl Handler for TestWebhook {
@@ -20,7 +22,8 @@ impl Handler for TestWebhook {
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
         let delivery_id = batch.ids.deliveries.next()?;
-        let event_id = append(batch, self.account_id, self.webhook_id, WebhookCommand::Test { delivery_id }, context)?;
+        let test = WebhookCommand::Test { delivery_id, event_type: self.event_type };
+        let event_id = append(batch, self.account_id, self.webhook_id, test, context)?;
         Ok(CommandResult::Test { delivery_id, event_id })
     }
 }

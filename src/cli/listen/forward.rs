@@ -1,0 +1,355 @@
+//! `listen --forward-to URL`: pulls the account's events from a service, and sends them as webhooks to a URL near this
+//! machine. The service needs no way to reach it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use chrono::{DateTime, Utc};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use ledger_events::webhook::WebhookEventType;
+use owo_colors::OwoColorize;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Method, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use webhook_client::sender::{Delivery, DeliveryHeaders};
+
+use super::Shown;
+use crate::cli::client::{Client, Reply};
+use crate::cli::output::Output;
+use crate::cli::private;
+use crate::cli::profiles::{self, ClientArgs};
+use crate::secrets::seal::{Secret, random_secret};
+
+/// Seconds that a request waits for an event: the longest that the service allows.
+const WAIT_SECONDS: u64 = 30;
+/// Maximum number of events in one response.
+const PAGE_EVENTS: usize = 20;
+/// Timeout of an attempt, as the service's own deliveries have.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
+/// First and longest pause before a retry. Each pause is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Webhook ID of forwarded events, which no webhook has.
+const NO_WEBHOOK: i64 = 0;
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Forwarding")]
+pub struct ForwardArgs {
+    /// Pull the account's events with an API key, and send them to this URL, for example http://localhost:3000/hook; needs no
+    /// webhook
+    #[arg(long, value_name = "URL", value_parser = target)]
+    pub forward_to: Option<Url>,
+    /// Forward the events since this time, for example 2026-11-01T00:00:00Z [default: goes on where the last run ended; in
+    /// the first run, from now on]
+    #[arg(long, value_name = "TIME", requires = "forward_to")]
+    since: Option<DateTime<Utc>>,
+    /// Forward only events of these types, comma-separated [default: all]
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', requires = "forward_to",
+        value_parser = PossibleValuesParser::new(WebhookEventType::ALL.map(WebhookEventType::as_str)))]
+    types: Vec<String>,
+    /// Exit after this many events [default: runs until it is interrupted]
+    #[arg(long, value_name = "COUNT", requires = "forward_to", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// Reads a URL of plain HTTP or HTTPS.
+fn target(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err("must start with http:// or https://".to_owned()) }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    data: PageData,
+}
+
+#[derive(Deserialize)]
+struct PageData {
+    events: Vec<Box<RawValue>>,
+    cursor: String,
+    has_more: bool,
+}
+
+/// Fields of an envelope that the headers repeat.
+#[derive(Deserialize)]
+struct Named {
+    event_id: String,
+    event_type: String,
+    created_at: DateTime<Utc>,
+}
+
+/// Progress through the events: everything up to the cursor is forwarded, and a number of events after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Progress {
+    /// Cursor of the last whole page. `None` stands for the beginning.
+    cursor: Option<String>,
+    forwarded: usize,
+}
+
+/// Pulls events, and sends each until the target accepts it.
+struct Forwarder<'a> {
+    service: Client,
+    http: reqwest::Client,
+    headers: DeliveryHeaders,
+    target: Url,
+    secret: Secret,
+    args: &'a ForwardArgs,
+    output: &'a Output,
+    /// File that keeps the progress.
+    file: PathBuf,
+}
+
+/// Forwards events until as many as wanted are sent.
+///
+/// # Errors
+/// If the service refuses the credentials, or the progress cannot be kept.
+pub async fn run(
+    args: &ForwardArgs,
+    target: &Url,
+    client: ClientArgs,
+    (secret, service_name): (Option<Secret>, &str),
+    output: &Output,
+) -> anyhow::Result<()> {
+    let service = client.service()?;
+    let known = service.known_client()?;
+    // A delivery follows no redirect, and a target near this machine is behind no proxy.
+    let http = reqwest::Client::builder().timeout(ATTEMPT_DEADLINE).redirect(reqwest::redirect::Policy::none()).no_proxy();
+    let is_own = secret.is_none();
+    let secret = secret.unwrap_or_else(random_secret);
+    let key = match &service.caller {
+        Some(crate::cli::client::Caller::Client { api_key, .. }) => api_key.as_str(),
+        _ => bail!("an API key is needed"),
+    };
+    let forwarder = Forwarder {
+        service: known,
+        http: http.build()?,
+        headers: DeliveryHeaders::new(service_name)?,
+        target: target.clone(),
+        secret,
+        args,
+        output,
+        file: progress_file(&[service.url.as_str(), key, target.as_str(), &args.types.join(",")])?,
+    };
+    forwarder.introduce(&service.url, is_own)?;
+    forwarder.run().await
+}
+
+/// Returns the file that keeps the progress of one forwarding: of one key, to one target, of these types.
+fn progress_file(parts: &[&str]) -> anyhow::Result<PathBuf> {
+    let digest = Sha256::digest(parts.join("\n"));
+    Ok(profiles::directory()?.join("forwarding").join(format!("{}.json", hex::encode(&digest[..8]))))
+}
+
+impl Forwarder<'_> {
+    fn introduce(&self, service: &Url, is_own_secret: bool) -> std::io::Result<()> {
+        if self.output.json {
+            let secret = is_own_secret.then(|| self.secret.expose());
+            return self
+                .output
+                .json_line(&json!({"forward_to": self.target.as_str(), "url": service.as_str(), "secret": secret}));
+        }
+        self.output.line(format!("{}  {} to {}", "forwarding".dimmed(), service, self.target.as_str().bold()))?;
+        if is_own_secret {
+            let secret = self.secret.expose();
+            self.output.line(format!("{}      {secret}  (signs what is forwarded; --secret sets another)", "secret".dimmed()))?;
+        }
+        self.output.line("")
+    }
+
+    async fn run(&self) -> anyhow::Result<()> {
+        let mut progress = self.begin().await?;
+        let mut sent = 0;
+        loop {
+            let page = self.page(progress.cursor.as_deref()).await?;
+            let skipped = progress.forwarded.min(page.events.len());
+            for event in &page.events[skipped..] {
+                let named: Named = serde_json::from_str(event.get()).context("an event has no envelope")?;
+                let is_wanted = self.args.since.is_none_or(|since| named.created_at >= since);
+                let accepted = if is_wanted { Some(self.send(event, &named).await?) } else { None };
+                progress.forwarded += 1;
+                self.keep(&progress)?;
+                if let Some((attempt, status)) = accepted {
+                    self.print(event, &named, attempt, &Ok(status), None)?;
+                    sent += 1;
+                }
+                if self.args.count == Some(sent) {
+                    return Ok(());
+                }
+            }
+            progress =
+                Progress { cursor: Some(page.cursor), forwarded: progress.forwarded - page.events.len().min(progress.forwarded) };
+            self.keep(&progress)?;
+            if !page.has_more {
+                tracing::debug!("all events are forwarded; waiting for the next");
+            }
+        }
+    }
+
+    /// Returns the progress to go on from: that of the last run, or the present on the first run.
+    async fn begin(&self) -> anyhow::Result<Progress> {
+        if self.args.since.is_some() {
+            return Ok(Progress::default());
+        }
+        if self.file.exists() {
+            let text = crate::config::read_private(&self.file, "the progress of the forwarding")?;
+            return serde_json::from_str(text.expose()).with_context(|| format!("{} is damaged", self.file.display()));
+        }
+        let latest = self.pull("after=latest&wait=0").await?;
+        let progress = Progress { cursor: Some(latest.cursor), forwarded: 0 };
+        self.keep(&progress)?;
+        Ok(progress)
+    }
+
+    fn keep(&self, progress: &Progress) -> anyhow::Result<()> {
+        private::write(&self.file, &serde_json::to_string(progress)?)
+    }
+
+    /// Pulls the events after a cursor. Waits for one if there is none.
+    async fn page(&self, cursor: Option<&str>) -> anyhow::Result<PageData> {
+        let mut query = form_urlencoded(&[("wait", &WAIT_SECONDS.to_string()), ("limit", &PAGE_EVENTS.to_string())]);
+        let types = self.args.types.join(",");
+        let optional = [("after", cursor), ("types", Some(types.as_str()).filter(|types| !types.is_empty()))];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                query = format!("{query}&{}", form_urlencoded(&[(name, value)]));
+            }
+        }
+        self.pull(&query).await
+    }
+
+    /// Sends a request until the service answers it. A service that is down or busy is asked again.
+    async fn pull(&self, query: &str) -> anyhow::Result<PageData> {
+        let mut pauses = Pauses::default();
+        loop {
+            let (problem, pause) = match self.service.send(Method::GET, &format!("/api/v1/events?{query}"), None, &[]).await {
+                Ok(reply) if reply.status.is_success() => {
+                    let page: Page =
+                        serde_json::from_str(&reply.body).context("the service returned something other than events")?;
+                    return Ok(page.data);
+                }
+                Ok(reply) if is_temporary(reply.status) => {
+                    (format!("the service answered {}", reply.status), asked_pause(&reply))
+                }
+                Ok(reply) => {
+                    reply.data()?;
+                    bail!("the service returned no events");
+                }
+                Err(error) => (format!("{error:#}"), None),
+            };
+            let pause = pause.unwrap_or_else(|| pauses.pause());
+            anstream::eprintln!("{}; asking again in {} s", crate::cli::escape::value(&problem), pause.as_secs_f32());
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends an event until the target accepts it with a status from 200 to 299, and prints each failure. Returns the number
+    /// of attempts and the status.
+    async fn send(&self, event: &RawValue, named: &Named) -> anyhow::Result<(u32, u16)> {
+        let (mut pauses, mut attempt) = (Pauses::default(), 0);
+        loop {
+            attempt += 1;
+            let request_id = uuid::Uuid::new_v4().to_string();
+            let (timestamp, body) = (Utc::now().timestamp(), event.get().as_bytes().to_vec());
+            let delivery = Delivery {
+                url: self.target.as_str(),
+                webhook_id: NO_WEBHOOK,
+                event_id: &named.event_id,
+                event_type: &named.event_type,
+                request_id: &request_id,
+                secret: self.secret.expose(),
+                timestamp,
+                body: body.clone().into(),
+            };
+            let headers = self.headers.sign(&delivery).map_err(anyhow::Error::msg)?;
+            let sent = self.http.post(self.target.clone()).headers(headers).body(body).send().await;
+            let outcome = match &sent {
+                Ok(reply) => Ok(reply.status().as_u16()),
+                Err(error) if error.is_timeout() => Err(format!("no answer within {} s", ATTEMPT_DEADLINE.as_secs())),
+                Err(error) if error.is_connect() => Err("cannot connect".to_owned()),
+                Err(_) => Err("the connection broke off".to_owned()),
+            };
+            if let Ok(status @ 200..=299) = outcome {
+                return Ok((attempt, status));
+            }
+            let pause = pauses.pause();
+            self.print(event, named, attempt, &outcome, Some(pause))?;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn print(
+        &self,
+        event: &RawValue,
+        named: &Named,
+        attempt: u32,
+        outcome: &Result<u16, String>,
+        pause: Option<Duration>,
+    ) -> std::io::Result<()> {
+        let body: Option<serde_json::Value> = serde_json::from_str(event.get()).ok();
+        if self.output.json {
+            return self.output.json_line(&json!({
+                "event_type": named.event_type, "event_id": named.event_id, "attempt": attempt, "status": outcome.as_ref().ok(),
+                "error": outcome.as_ref().err(), "is_forwarded": pause.is_none(), "body": body,
+            }));
+        }
+        let told = outcome.as_ref().map_or_else(Clone::clone, u16::to_string);
+        let told = match pause {
+            None => told,
+            Some(pause) => format!("{told}; again in {} s", pause.as_secs_f32()),
+        };
+        let (event_type, event_id) = (Some(named.event_type.as_str()), Some(named.event_id.as_str()));
+        let outcome = crate::cli::events::by_outcome(pause.is_none(), &told);
+        Shown { at: Utc::now(), event_type, event_id, outcome, body: body.as_ref() }.print(self.output)
+    }
+}
+
+/// Pauses before retries.
+#[derive(Default)]
+struct Pauses {
+    last: Option<Duration>,
+}
+
+impl Pauses {
+    fn pause(&mut self) -> Duration {
+        let next = self.last.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
+        self.last = Some(next);
+        next
+    }
+}
+
+/// Returns whether a status says nothing about the request itself, so that it can be repeated.
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
+}
+
+/// Returns the pause that a response asks for.
+fn asked_pause(reply: &Reply) -> Option<Duration> {
+    reply.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+fn form_urlencoded(pairs: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut pauses = Pauses::default();
+        let first: Vec<u128> = (0..9).map(|_| pauses.pause().as_millis()).collect();
+        assert_eq!(first, [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn events_are_forwarded_over_http_alone() {
+        assert!(target("http://localhost:3000/hook").is_ok() && target("https://example.com").is_ok());
+        assert!(target("ftp://localhost").is_err() && target("localhost:3000").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! `listen --forward-to`: events of a service reach a plain HTTP target, signed, in order, and none is skipped.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::process::{Child, ChildStdout};
+use webhook_client::signature;
+
+use super::{directory, program};
+use crate::support::postgres;
+use crate::support::program::{Client, DEADLINE, Program};
+
+/// A running `listen --forward-to`.
+struct Forwarding {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Forwarding {
+    fn start(directory: &Path, node: &Program, client: &Client, target: &str, further: &[&str]) -> Forwarding {
+        let mut command = program(directory);
+        command.args(["listen", "--json", "--url", &node.url(), "--forward-to", target]).args(further);
+        command.env("LEDGER_API_KEY", &client.key).env("LEDGER_API_SECRET", &client.secret);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Forwarding { process, lines }
+    }
+
+    async fn line(&mut self) -> Value {
+        let line = tokio::time::timeout(DEADLINE, self.lines.next_line()).await.expect("in time").unwrap().expect("a line");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Returns the next attempt that the target accepted.
+    async fn forwarded(&mut self) -> Value {
+        loop {
+            let line = self.line().await;
+            if line["is_forwarded"] == true {
+                return line;
+            }
+        }
+    }
+}
+
+/// A request as the target received it.
+struct Arrived {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Arrived {
+    fn header(&self, name: &str) -> &str {
+        let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).unwrap_or_default()
+    }
+}
+
+/// Takes one request, and answers it with a status.
+async fn take(target: &TcpListener, status: u16) -> Arrived {
+    let (mut stream, _) = tokio::time::timeout(DEADLINE, target.accept()).await.expect("in time").unwrap();
+    let mut bytes = Vec::new();
+    let (head, body) = loop {
+        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the request broke off");
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let arrived = Arrived { head: head.to_owned(), body: body.as_bytes().to_vec() };
+        if arrived.header("content-length").parse() == Ok(arrived.body.len()) {
+            break (arrived.head, arrived.body);
+        }
+    };
+    let answer = format!("HTTP/1.1 {status} Status\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    Arrived { head, body }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_forwarded_signed_and_in_order_although_the_target_was_down() {
+    let (directory, database) = (directory(), postgres::database().await);
+    // The node sends no webhooks at all.
+    let node = Program::start(&database.url, &["--roles", "api,projector,fulfilment"]).await;
+    let client = node.client("100.00").await;
+    let product = node.product(2).await;
+    let order = json!({"product_id": product, "denomination": 10, "quantity": 1});
+    let place = async || node.call(&client, "POST", "/orders", None, &order).await.unwrap();
+    // Bound, so that nobody else takes the port, but not listening yet.
+    let down = TcpSocket::new_v4().unwrap();
+    down.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = down.local_addr().unwrap();
+    let url = format!("http://{address}/hook?a=1");
+
+    let mut forwarding = Forwarding::start(directory.path(), &node, &client, &url, &[]);
+    let started = forwarding.line().await;
+    let secret = started["secret"].as_str().unwrap().to_owned();
+    // The first run begins in the present, which it has stored by now or learns before the order is placed.
+    let folder = directory.path().join(".config/rewards-ledger/forwarding");
+    crate::support::wait::until("the present is stored", async || folder.read_dir().is_ok_and(|files| files.count() == 1)).await;
+    place().await;
+    let first = forwarding.line().await;
+    assert_eq!((&first["event_type"], &first["attempt"], &first["status"]), (&json!("order.created"), &json!(1), &Value::Null));
+    assert_eq!(first["error"], "cannot connect");
+
+    let target = down.listen(16).unwrap();
+    let refused = take(&target, 500).await;
+    let arrived = take(&target, 204).await;
+    assert_eq!((&refused.body, refused.header("x-event-id")), (&arrived.body, arrived.header("x-event-id")), "sent again");
+    assert!(arrived.head.starts_with("POST /hook?a=1 HTTP/1.1"), "{}", arrived.head);
+    let (timestamp, now) = (arrived.header("x-timestamp"), chrono::Utc::now().timestamp());
+    assert_eq!(signature::verify(&secret, timestamp, &arrived.body, arrived.header("x-signature"), now), Ok(()));
+    assert_eq!((arrived.header("x-service-webhook-token"), arrived.header("x-webhook-id")), (secret.as_str(), "0"));
+    assert_eq!(arrived.header("x-event-type"), "order.created");
+    let pulled = node.call(&client, "GET", "/events?limit=1", None, &Value::Null).await.unwrap().1;
+    assert_eq!(serde_json::from_slice::<Value>(&arrived.body).unwrap(), pulled["events"][0]);
+    for expected in ["order.pending", "order.delivered"] {
+        assert_eq!(take(&target, 200).await.header("x-event-type"), expected);
+    }
+    while forwarding.forwarded().await["event_type"] != "order.delivered" {}
+    forwarding.process.kill().await.unwrap();
+
+    // Events of the time in between are forwarded by the next run.
+    place().await;
+    let mut next = Forwarding::start(directory.path(), &node, &client, &url, &["--count", "3", "--secret", "mine"]);
+    let mut types = vec![];
+    for _ in 0..3 {
+        let arrived = take(&target, 200).await;
+        assert_eq!(arrived.header("x-service-webhook-token"), "mine");
+        types.push(arrived.header("x-event-type").to_owned());
+    }
+    assert_eq!(types, ["order.created", "order.pending", "order.delivered"]);
+    let ended = tokio::time::timeout(DEADLINE, next.process.wait()).await.expect("in time").unwrap();
+    assert!(ended.success());
+    assert_eq!(next.line().await["secret"], Value::Null, "a given secret is not printed");
+
+    let since = ["--since", "2000-01-01T00:00:00Z", "--types", "order.delivered", "--count", "1"];
+    let again = Forwarding::start(directory.path(), &node, &client, &url, &since);
+    assert_eq!(take(&target, 200).await.body, take_body(&node, &client).await);
+    drop(again);
+}
+
+/// Returns the bytes of the first delivered order's event, as the service keeps them.
+async fn take_body(node: &Program, client: &Client) -> Vec<u8> {
+    let request = reqwest::Client::new().get(format!("{}/api/v1/events?types=order.delivered&limit=1", node.url()));
+    let text = request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret).send().await.unwrap();
+    let text = text.text().await.unwrap();
+    let (_, events) = text.split_once("\"events\":[").unwrap();
+    let (event, _) = events.split_once("],\"cursor\"").unwrap();
+    event.as_bytes().to_vec()
+}

@@ -1,0 +1,152 @@
+//! `serve --sandbox` on an embedded server: a new one prints everything that a client needs, once.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::Child;
+
+use super::{directory, err, out, program, run};
+use crate::support::program::DEADLINE;
+
+/// A running sandbox, once it is ready.
+struct Sandbox {
+    process: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Sandbox {
+    async fn start(directory: &Path, arguments: &[&str]) -> Sandbox {
+        let mut command = program(directory);
+        command.args(["serve", "--sandbox", "--listen", "127.0.0.1:0", "--log-format", "json"]).args(arguments);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(String::new()));
+        let ready = tokio::time::timeout(DEADLINE, async {
+            loop {
+                let line = lines.next_line().await.unwrap().unwrap_or_else(|| panic!("it ended: {}", log.lock().unwrap()));
+                log.lock().unwrap().push_str(&format!("{line}\n"));
+                if line.contains("\"message\":\"ready\"") {
+                    return;
+                }
+            }
+        });
+        ready.await.expect("ready in time");
+        let kept = log.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                kept.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        Sandbox { process, log }
+    }
+
+    /// Stops the node. Returns everything that it printed, and its log.
+    async fn stop(mut self) -> (String, String) {
+        kill(Pid::from_raw(self.process.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        let mut printed = String::new();
+        self.process.stdout.take().unwrap().read_to_string(&mut printed).await.unwrap();
+        let ended = tokio::time::timeout(DEADLINE, self.process.wait()).await.expect("in time").unwrap();
+        assert!(ended.success(), "{}", self.log.lock().unwrap());
+        let log = self.log.lock().unwrap().clone();
+        (printed, log)
+    }
+
+    /// Returns the first line that it printed.
+    async fn line(&mut self) -> String {
+        let mut lines = BufReader::new(self.process.stdout.as_mut().unwrap()).lines();
+        tokio::time::timeout(DEADLINE, lines.next_line()).await.expect("in time").unwrap().expect("a line")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_sandbox_prints_one_object_whose_credentials_work() {
+    let directory = directory();
+    let mut sandbox = Sandbox::start(directory.path(), &["--json"]).await;
+    let kit: Value = serde_json::from_str(&sandbox.line().await).unwrap();
+    let text = |name: &str| kit[name].as_str().unwrap_or_else(|| panic!("{name} is not in {kit:#}")).to_owned();
+    assert_eq!((&kit["is_new"], &kit["balance"]), (&json!(true), &json!("1000.00")));
+
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let client = |method: reqwest::Method, path: &str| {
+        let request = http.request(method, format!("{}/api/v1{path}", text("url")));
+        request.header("X-API-Key", text("api_key")).header("X-API-Secret", text("api_secret"))
+    };
+    let wallets: Value = client(reqwest::Method::GET, "/wallets").send().await.unwrap().json().await.unwrap();
+    assert_eq!(wallets["data"]["wallets"][0]["id"], kit["wallet_id"]);
+    let webhooks: Value = client(reqwest::Method::GET, "/webhooks").send().await.unwrap().json().await.unwrap();
+    assert_eq!(webhooks["data"]["webhooks"][0]["url"], kit["webhook_url"]);
+    assert_eq!(http.get(text("docs_url")).send().await.unwrap().status(), 200);
+    for link in ["portal_link", "console_link"] {
+        let entered = http.get(text(link)).send().await.unwrap();
+        assert!(entered.status().is_redirection() && entered.headers().contains_key("set-cookie"), "{link}: {entered:?}");
+    }
+    let login = json!({"email": text("portal_email"), "password": text("portal_password")});
+    let login = http.post(format!("{}/auth/login", text("url"))).json(&login).send().await.unwrap();
+    assert_eq!(login.status(), 200);
+    let login = json!({"email": text("console_email"), "password": text("console_password")});
+    let login = http.post(format!("{}/admin/auth/login", text("url"))).json(&login).send().await.unwrap();
+    assert_eq!(login.status(), 200);
+
+    // The printed command places an order, once.
+    for _ in 0..2 {
+        let done = tokio::process::Command::new("sh").args(["-c", &text("curl")]).output().await.unwrap();
+        let placed: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{}", err(&done)));
+        assert_eq!(placed["data"]["id"], 1, "{placed}");
+    }
+    let (_, log) = sandbox.stop().await;
+    for secret in ["api_secret", "webhook_token", "portal_password", "console_password", "api_key"] {
+        assert!(!log.contains(&text(secret)), "{secret} is in the log");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_sandbox_shows_no_secret_and_still_verifies_webhooks() {
+    let directory = directory();
+    let (first, _) = Sandbox::start(directory.path(), &["--json"]).await.stop().await;
+    assert_eq!(first.lines().count(), 1, "{first}");
+    let kit: Value = serde_json::from_str(&first).unwrap();
+    let sandbox = Sandbox::start(directory.path(), &[]).await;
+    let command = |arguments: &[&str], url: &str| {
+        let mut command = program(directory.path());
+        command.args(arguments).args(["--url", url]);
+        for (variable, name) in [("LEDGER_API_KEY", "api_key"), ("LEDGER_API_SECRET", "api_secret")] {
+            command.env(variable, kit[name].as_str().unwrap());
+        }
+        command
+    };
+    let ready = sandbox.log.lock().unwrap().lines().last().unwrap().to_owned();
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    let url = format!("http://{}", ready["address"].as_str().unwrap());
+    let triggered = run(&mut command(&["trigger", "order.partially_delivered", "--json"], &url)).await;
+    assert!(triggered.status.success(), "{}{}", out(&triggered), err(&triggered));
+    let delivery: Value = serde_json::from_str(&out(&triggered)).unwrap();
+    assert_eq!((&delivery["response_status"], &delivery["payload"]["data"]["reference_code"]), (&json!(200), &json!("TEST")));
+    assert_eq!(delivery["payload"]["data"]["order_items"].as_array().unwrap().len(), 1);
+
+    let (again, log) = sandbox.stop().await;
+    let verified = log.lines().find(|line| line.contains("webhook received")).unwrap_or_else(|| panic!("{log}"));
+    assert!(verified.contains("order.partially_delivered") && verified.contains("verified"), "{verified}");
+    assert!(again.contains("made by an earlier start") && again.contains("admin credential issue 1"), "{again}");
+    for (name, value) in kit.as_object().unwrap() {
+        let is_secret = ["api_key", "secret", "token", "password", "link", "curl"].iter().any(|part| name.contains(part));
+        if is_secret && name != "operator_token_file" {
+            let value = value.as_str().unwrap();
+            assert!(!again.contains(value) && !log.contains(value), "{name}");
+        }
+    }
+}
+
+/// An ordinary node has no accounts of its own, and neither has a sandbox on a database that others share.
+#[tokio::test]
+async fn only_a_sandbox_on_its_own_embedded_server_gets_an_account() {
+    let database = crate::support::postgres::database().await;
+    let node = crate::support::program::Program::start(&database.url, &["--sandbox"]).await;
+    let listed = reqwest::Client::new().get(format!("{}/admin/v1/accounts", node.url()));
+    let listed = listed.bearer_auth(crate::support::program::OPERATOR_TOKEN).send().await.unwrap();
+    assert_eq!(listed.json::<Value>().await.unwrap()["data"], json!({"accounts": []}));
+}
