@@ -269,17 +269,32 @@ fn compared(done: anyhow::Result<ExitCode>) -> ExitCode {
 }
 
 /// Prints the error in one line and returns `status`, or [`WRONG_USE`] for a [`WrongUse`]. Prints nothing after a broken
-/// pipe: the reader that closed our output wants no more lines.
+/// pipe: the reader that closed our output wants no more lines. A connection that broke is the cause of another error, and is
+/// printed.
 fn failed(error: &anyhow::Error, status: ExitCode) -> ExitCode {
-    let is_closed = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
-    if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed)) {
+    if !is_closed_output(error) {
         anstream::eprintln!("error: {}", escape::value(&output::error_line(error)));
     }
     if error.is::<WrongUse>() { ExitCode::from(WRONG_USE) } else { status }
 }
 
+/// Returns whether writing to stdout failed because its reader closed it.
+fn is_closed_output(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn only_an_error_of_the_output_is_silent() {
+        let broken = || Error::from(ErrorKind::BrokenPipe);
+        assert!(super::is_closed_output(&broken().into()));
+        assert!(super::is_closed_output(&anyhow::Error::from(broken()).context("cannot print")));
+        assert!(!super::is_closed_output(&sqlx::Error::from(broken()).into()));
+    }
+
     #[test]
     fn the_command_definitions_are_valid() {
         super::command().debug_assert();

@@ -259,7 +259,7 @@ impl Node {
         };
         let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
         let (sessions, feed) = (state.sessions.clone(), state.feed.clone());
-        let pages = PageSettings { has_open_id: state.open_id.is_some(), one_click: None };
+        let pages = PageSettings { has_open_id: state.open_id.is_some(), ..PageSettings::default() };
         let connections = Connections { total: 8_192, per_address: 8_192 };
         let served = serving::serve(
             listener,
