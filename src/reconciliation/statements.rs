@@ -156,25 +156,28 @@ struct Kept {
     is_duplicate: bool,
 }
 
-/// Decrypts the lines of a statement one by one, and keeps only those that were booked on these days, to save memory.
-/// Erased lines are missing.
+/// Decrypts the lines of statements one by one, and keeps only those that were booked on these days, to save memory. Reads
+/// all statements with one query, in their order. Erased lines are missing.
 async fn load(
     pool: &PgPool,
     keyring: &Keyring,
-    statement: &BankStatement,
+    statements: &[BankStatement],
     days: &RangeInclusive<NaiveDate>,
     most: usize,
-    lines: &mut Vec<Kept>,
-) -> Result<(), StatementError> {
-    let fingerprint = &statement.imported.fingerprint;
-    let kind = kind(fingerprint);
-    let mut rows =
-        sqlx::query_as("SELECT line, sealed FROM vault.statement_lines WHERE shard_id = $1 AND fingerprint = $2 ORDER BY line")
-            .bind(FIRST_SHARD)
-            .bind(fingerprint)
-            .fetch(pool);
-    while let Some((number, sealed)) = rows.try_next().await? {
-        let (number, sealed): (i32, Vec<u8>) = (number, sealed);
+) -> Result<Vec<Kept>, StatementError> {
+    let fingerprints: Vec<&str> = statements.iter().map(|statement| statement.imported.fingerprint.as_str()).collect();
+    let mut rows = sqlx::query_as(
+        "SELECT s.at, l.line, l.sealed FROM unnest($2::text[]) WITH ORDINALITY AS s (fingerprint, at)
+         JOIN vault.statement_lines l ON l.shard_id = $1 AND l.fingerprint = s.fingerprint ORDER BY s.at, l.line",
+    )
+    .bind(FIRST_SHARD)
+    .bind(&fingerprints)
+    .fetch(pool);
+    let mut lines = vec![];
+    while let Some((at, number, sealed)) = rows.try_next().await? {
+        let (at, number, sealed): (i64, i32, Vec<u8>) = (at, number, sealed);
+        let Some(statement) = usize::try_from(at - 1).ok().and_then(|index| statements.get(index)) else { continue };
+        let kind = kind(&statement.imported.fingerprint);
         let line: BankLine = serde_json::from_slice(&keyring.open(&kind, number.into(), &sealed)?)?;
         if !days.contains(&line.booked_on) {
             continue;
@@ -185,7 +188,7 @@ async fn load(
         let decided = statement.decisions.get(&number).map(|decided| decided.decision);
         lines.push(Kept { statement: statement.id, line, decided, is_duplicate: false });
     }
-    Ok(())
+    Ok(lines)
 }
 
 /// Marks lines that repeat a line of an earlier statement on the same account. Two lines of a statement never repeat the
@@ -300,15 +303,8 @@ pub async fn run(
     let (first, last) = (statement.imported.first_day, statement.imported.last_day);
     // A line can be `days` away from a funding, and a second line of that funding `days` away on its other side.
     let near = first - days * 2..=last + days * 2;
-    let mut all: Vec<Kept> = vec![];
-    let (mut begin, mut end) = (0, 0);
-    for other in statements::between(pool, FIRST_SHARD, *near.start(), *near.end()).await? {
-        let known = all.len();
-        load(pool, keyring, &other, &near, limits.lines, &mut all).await?;
-        if other.id == statement.id {
-            (begin, end) = (known, all.len());
-        }
-    }
+    let others = statements::between(pool, FIRST_SHARD, *near.start(), *near.end()).await?;
+    let mut all = load(pool, keyring, &others, &near, limits.lines).await?;
     mark_duplicates(&mut all);
     // Decisions about other lines: those of statements on any days, and of lines that have been erased since.
     let here: HashSet<(StatementId, i32)> =
@@ -347,8 +343,8 @@ pub async fn run(
         Outcome::Reversed(other) => LineMatch::Reversed { statement_id: all[*other].statement, line: all[*other].line.number },
         Outcome::Duplicate => LineMatch::Duplicate,
     };
-    let lines: Vec<(BankLine, LineMatch)> =
-        (begin..end).map(|at| (all[at].line.clone(), found(&all[at], &outcomes[at]))).collect();
+    let its = all.iter().zip(&outcomes).filter(|(kept, _)| kept.statement == statement.id);
+    let lines: Vec<(BankLine, LineMatch)> = its.map(|(kept, outcome)| (kept.line.clone(), found(kept, outcome))).collect();
     let currencies: HashSet<&str> = lines.iter().map(|(line, _)| &*line.currency).collect();
     let is_missing = |candidate: &Candidate| {
         let is_of_statement = (first..=last).contains(&candidate.entry.day) && currencies.contains(&*candidate.entry.currency);
