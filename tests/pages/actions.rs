@@ -140,7 +140,7 @@ fn of_console() -> Vec<Action> {
         action("/console/bank-statements/{bank-statements}/lines/{lines}/decide", FINANCE, "decision=IGNORED&reason=r", 303),
         action("/console/bank-statements/{bank-statements}/lines/{lines}/revoke", FINANCE, "reason=r", 303),
         action("/console/orders/{waiting}/cancel", ADMIN, "reason=r", 303),
-        action("/console/replays/{replays}/cancel", ADMIN, "", 303),
+        action("/console/replays/{another replay}/cancel", ADMIN, "", 303),
         action("/console/replays", ADMIN, "webhook_id={another webhook}&kind=deliveries&since=2026-01-01", 303),
         action("/console/log/proof", AUDITOR, "receipt={", 400),
         action("/console/ip-blocks", ADMIN, "ip=203.0.113.7", 303),
@@ -201,6 +201,9 @@ impl Stage {
         }
         let hook = json!({"name": "C", "url": "https://shop.example/c", "events": ["order.created"]});
         let hook = node.client(&furnished.client, "POST", "/webhooks", hook).await.json()["id"].to_string();
+        let replay = json!({"kind": "deliveries", "from_position": 1});
+        let replay = node.operator("POST", &format!("/webhooks/{hook}/replays"), replay).await;
+        values.insert("another replay", replay.json()["data"]["replay"]["id"].to_string());
         values.insert("another webhook", hook);
         node.again(&furnished.users[0]).await;
         let sessions = node.bearer(&furnished.users[0].access_token, "GET", "/client/api/sessions", Value::Null).await.data(200);

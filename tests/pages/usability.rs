@@ -1,4 +1,4 @@
-//! What scripts and style add for people: local times, the keyboard, copying, filters, and print.
+//! Help of scripts and style for people: local times, the keyboard, copying, filters, and print.
 
 use serde_json::{Value, json};
 
