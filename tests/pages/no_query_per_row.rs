@@ -43,10 +43,8 @@ const READS: usize = 6;
 /// Connections over which pages read.
 const READERS: [&str; 2] = ["rewards-ledger", "rewards-ledger access"];
 
-/// Pages that read more of the log, or more bank statements, when there is more of them. They do not read per row that they
-/// show.
-const GROWING: [&str; 3] =
-    ["/console/bank-statements/{id}", "/console/bank-statements/{id}/lines/{line}", "/console/reconciliation"];
+/// A page that reads the log of the period page by page. It does not read per row that it shows.
+const GROWING: [&str; 1] = ["/console/reconciliation"];
 
 /// Pages that show nothing without a query, with the query.
 const QUERIES: [(&str, &str); 6] = [
