@@ -67,7 +67,7 @@ def included():
     """Returns the files that the sources compile in, and those that Cargo looks for."""
     named = {"Cargo.toml", "Cargo.lock"}
     pattern = re.compile(r'include_(?:str|bytes)!\(\s*"([^"]+)"')
-    for folder in ("src", "crates", "events/src", "projections/src"):
+    for folder in ("src", "clients", "crates", "events/src", "projections/src"):
         for source in (REPOSITORY / folder).rglob("*.rs"):
             for target in pattern.findall(source.read_text()):
                 named.add(os.path.relpath((source.parent / target).resolve(), REPOSITORY))
