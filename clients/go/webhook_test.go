@@ -43,7 +43,7 @@ func deliver(t *testing.T, handler http.Handler, token, body string, change func
 
 func TestTheHandlerGetsGenuineWebhooksOnly(t *testing.T) {
 	var received []string
-	handler := NewWebhookVerifier("new", "old").Handler(func(_ context.Context, event *WebhookEnvelope) error {
+	handler := NewWebhookVerifier("new", "old", "").Handler(func(_ context.Context, event *WebhookEnvelope) error {
 		received = append(received, event.EventID)
 		return nil
 	})
@@ -60,6 +60,7 @@ func TestTheHandlerGetsGenuineWebhooksOnly(t *testing.T) {
 			h.Set("X-Timestamp", old)
 			h.Set("X-Signature", hmacHex("new", []byte(old+"."), []byte(eventJSON)))
 		}, 401},
+		{"an empty token, which the verifier has", "", eventJSON, nil, 401},
 		{"no signature", "new", eventJSON, func(h http.Header) { h.Del("X-Signature") }, 401},
 		{"no timestamp", "new", eventJSON, func(h http.Header) { h.Del("X-Timestamp") }, 401},
 		{"no event", "new", "hello", nil, 400},

@@ -24,7 +24,7 @@ pub struct Runner {
     requested: mpsc::UnboundedSender<i64>,
 }
 
-/// What a verification needs.
+/// Dependencies of a verification, and the task that runs one after the other.
 struct Verifier {
     pool: PgPool,
     options: PgConnectOptions,
@@ -62,8 +62,10 @@ impl Runner {
     ) -> Result<Option<i64>, E> {
         let Some(id) = runs::begin_alone(&self.pool, actor).await? else { return Ok(None) };
         let recorded = recorded(id).await;
-        if recorded.is_err() || self.requested.send(id).is_err() {
-            runs::end(&self.pool, id, &Outcome::stopped()).await?;
+        if (recorded.is_err() || self.requested.send(id).is_err())
+            && let Err(error) = runs::end(&self.pool, id, &Outcome::stopped()).await
+        {
+            tracing::warn!(run = id, %error, "failed to end a verification that was not started; it will be shown as interrupted");
         }
         recorded.map(|()| Some(id))
     }

@@ -23,7 +23,7 @@ const BATCH_ROWS: i64 = 1_000;
 /// Pause between statements, so that other work proceeds.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(600);
-/// Pause after a round that failed.
+/// Pause after a round that failed. It doubles with each failure in a row.
 const RETRY: Duration = Duration::from_secs(5);
 /// Number of rounds, one day's, after which the walk over a shard's envelopes restarts. A replay or a rebuild may have
 /// restored payloads.
@@ -232,11 +232,13 @@ impl Retention {
         let mut round = tokio::time::interval(EVERY);
         round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.heartbeat = self.heartbeats.background("retention");
+        let mut pause = RETRY;
         loop {
             self.heartbeat.rest();
             if stop.run_until_cancelled(round.tick()).await.is_none() {
                 return;
             }
+            let mut has_failed = false;
             for &shard in &shards {
                 self.heartbeat.beat();
                 // Every batch is independent: one that a stop interrupts is repeated in the next round.
@@ -247,10 +249,16 @@ impl Retention {
                     }
                     Some(Err(error)) => {
                         tracing::warn!(shard, %error, "retention pass failed; retrying");
-                        round.reset_after(RETRY);
+                        has_failed = true;
                     }
                     None => return,
                 }
+            }
+            if has_failed {
+                round.reset_after(pause);
+                pause = EVERY.min(pause * 2);
+            } else {
+                pause = RETRY;
             }
         }
     }

@@ -86,7 +86,9 @@ pub struct SigningNode {
 pub async fn signing_nodes(pool: &PgPool) -> Result<Vec<SigningNode>, sqlx::Error> {
     sqlx::query_as(
         "SELECT s.shard_id, s.host, s.compared_at,
-            (SELECT min(r.reason) FROM log_refusals r WHERE r.shard_id = s.shard_id AND r.node = s.node AND r.withdrawn_at IS NULL) AS refusal
+            (SELECT min(r.reason) FROM log_refusals r WHERE r.shard_id = s.shard_id AND r.node = s.node AND r.withdrawn_at IS NULL
+                AND NOT EXISTS (SELECT FROM events e WHERE e.shard_id = r.shard_id AND e.stream_type = 'log' AND e.stream_id = r.shard_id
+                    AND e.type = 'LogIncidentRecorded' AND (e.position > r.head OR e.data ->> 'origin' = r.origin))) AS refusal
          FROM log_signers s ORDER BY s.shard_id, s.host, s.compared_at",
     )
     .fetch_all(pool)

@@ -45,8 +45,8 @@ pub async fn sample(pool: &PgPool, counted: i64) -> Result<Vec<Backlog>, sqlx::E
             + (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.status = 'pending' AND s.attempt_count > 0
                 AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS further) AS due,
             EXISTS (SELECT FROM log_refusals r WHERE r.shard_id = h.shard_id AND r.withdrawn_at IS NULL
-                AND r.origin = coalesce((SELECT c.origin FROM log_checkpoints c WHERE c.shard_id = h.shard_id
-                    ORDER BY c.size DESC, c.signed_at DESC LIMIT 1), r.origin)) AS is_refused
+                AND NOT EXISTS (SELECT FROM events e WHERE e.shard_id = r.shard_id AND e.stream_type = 'log' AND e.stream_id = r.shard_id
+                    AND e.type = 'LogIncidentRecorded' AND (e.position > r.head OR e.data ->> 'origin' = r.origin))) AS is_refused
          FROM log_head h ORDER BY h.shard_id",
     )
     .bind(counted)

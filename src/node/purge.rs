@@ -16,7 +16,7 @@ use crate::ledger::nodes;
 
 /// Interval of the purge.
 const PURGE_EVERY: Duration = Duration::from_secs(600);
-/// Pause after a purge that failed in part.
+/// Pause after a purge that failed in part. It doubles with each failure in a row.
 const RETRY: Duration = Duration::from_secs(5);
 /// Number of purges in which the purge scans all idempotency keys once. That takes 16 hours.
 const PURGES_A_WALK: i64 = 100;
@@ -28,6 +28,7 @@ pub async fn run(ledger: Ledger, stop: CancellationToken) {
     let mut due = tokio::time::interval(PURGE_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut keys = KeyWalk::default();
+    let mut pause = RETRY;
     let heartbeat = ledger.heartbeats().background("purge");
     loop {
         heartbeat.rest();
@@ -47,7 +48,10 @@ pub async fn run(ledger: Ledger, stop: CancellationToken) {
             purge_keys(&stop, &heartbeat, &mut keys, pool).await,
         ];
         if purged.contains(&false) {
-            due.reset_after(RETRY);
+            due.reset_after(pause);
+            pause = PURGE_EVERY.min(pause * 2);
+        } else {
+            pause = RETRY;
         }
     }
 }

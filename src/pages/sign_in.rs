@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::call::{Answered, Refusal};
 use super::form::Form;
 use super::outcome::{PageResult, redirect};
+use super::parts::layout;
 use super::visit::Visit;
 
 /// Logs in through an operation of the API, and passes its cookies on. The page that a form shows again after a refusal is
@@ -24,9 +25,7 @@ pub async fn log_in(
     match Answered::read(response).await {
         Ok(_) => Ok(with_cookies(redirect(&to), cookies)),
         Err(refusal) if refusal.is_correctable() || refusal.status == StatusCode::UNAUTHORIZED => {
-            let mut page = again(&visit, &filled, &refusal);
-            page.set_status(refusal.status);
-            Ok(page)
+            Ok(layout::refused(again(&visit, &filled, &refusal), &refusal))
         }
         Err(refusal) => Err(refusal.into()),
     }

@@ -114,11 +114,7 @@ fn stopped(path: &str, query: Option<&str>, stop: Stop) -> Response {
 
 fn refused(path: &str, refusal: &Refusal) -> Response {
     let page = layout::error_page(path, refusal.status, &refusal.as_error());
-    let mut response = Response::builder().status(refusal.status).content_type("text/html; charset=utf-8").body(page);
-    if let Some(seconds) = refusal.retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    protect(response)
+    protect(layout::refused(Response::builder().content_type("text/html; charset=utf-8").body(page), refusal))
 }
 
 /// Adds the headers that every response of a page has.

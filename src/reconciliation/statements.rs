@@ -167,8 +167,8 @@ async fn load(
 ) -> Result<Vec<Kept>, StatementError> {
     let fingerprints: Vec<&str> = statements.iter().map(|statement| statement.imported.fingerprint.as_str()).collect();
     let mut rows = sqlx::query_as(
-        "SELECT s.at, l.line, l.sealed FROM unnest($2::text[]) WITH ORDINALITY AS s (fingerprint, at)
-         JOIN vault.statement_lines l ON l.shard_id = $1 AND l.fingerprint = s.fingerprint ORDER BY s.at, l.line",
+        "SELECT s.at, kept.line, kept.sealed FROM unnest($2::text[]) WITH ORDINALITY AS s (fingerprint, at)
+         JOIN vault.statement_lines kept ON kept.shard_id = $1 AND kept.fingerprint = s.fingerprint ORDER BY s.at, kept.line",
     )
     .bind(FIRST_SHARD)
     .bind(&fingerprints)

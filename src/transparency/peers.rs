@@ -134,7 +134,7 @@ impl Peers {
 /// Returns the open refusals under any origin, oldest first. A new origin does not end a refusal: only the node that refused,
 /// or an incident that was recorded since.
 pub async fn refusals(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Recorded>, sqlx::Error> {
-    // The trigger `refuse_checkpoint` has the same condition.
+    // The trigger `refuse_checkpoint`, the metric (`backlog::sample`) and the list of signers have the same condition.
     sqlx::query_as(
         "SELECT origin, node, host, reason, head, size, root, epoch, refused_at FROM log_refusals r
          WHERE shard_id = $1 AND withdrawn_at IS NULL

@@ -175,7 +175,14 @@ impl TreeProjector {
                     return Err(refusal.into());
                 }
                 let remembered = self.recall(&origin).await?;
-                let remembered = self.or_before(remembered, &mut conn, shard, &incidents).await?;
+                // The refusal must be recorded even if the database cannot say what was signed under another origin.
+                let remembered = match self.or_before(remembered.clone(), &mut conn, shard, &incidents).await {
+                    Ok(remembered) => remembered,
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "failed to look for trees of other origins");
+                        remembered
+                    }
+                };
                 match peers::refuse(&mut conn, shard, &origin, &self.me, &refusal, remembered.as_ref()).await {
                     Ok(()) => conn.keep(),
                     // The next step tries again. Until then, other nodes wait a limited time for this one.

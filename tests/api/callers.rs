@@ -59,6 +59,9 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
         operators.push((role, node.token(role).await, node.console_user(role).await.cookie));
     }
 
+    // A run in progress keeps the request that starts one from having an effect.
+    let run = "INSERT INTO audit_runs (kind, host, beat_at) VALUES ('verify', 'here', clock_timestamp() + interval '1 hour')";
+    sqlx::raw_sql(run).execute(node.ledger.pool()).await.unwrap();
     let head = node.head().await;
     for row in table() {
         let from = |role: &str| USER_ROLES.iter().position(|known| *known == role).unwrap();
@@ -120,7 +123,7 @@ async fn each_caller_may_do_exactly_what_the_table_says() {
                 assert!(codes.contains(&&*code), "{what}: {code}");
             } else {
                 let answer = call(&node, &caller, row.method(), &row.path(&Things::new()), Value::Null).await;
-                let is_let_in = matches!(answer.status, 200 | 201 | 400 | 404 | 415);
+                let is_let_in = matches!(answer.status, 200 | 201 | 400 | 404 | 409 | 415);
                 assert!(is_let_in, "{what}: {} {}", answer.status, answer.text);
                 if row.route == LOGOUT {
                     let again = call(&node, &caller, row.method(), &row.path(&Things::new()), Value::Null).await;

@@ -77,7 +77,7 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     let endpoint = &state["endpoints"][0];
     assert_eq!((&endpoint["webhook_id"], &endpoint["account_id"]), (&webhook, &json!(client.account_id)));
     assert_eq!((&endpoint["waiting"], &endpoint["attempts"]), (&json!(2), &json!(1)));
-    assert_eq!((&endpoint["response_status"], &endpoint["error"]), (&json!(500), &Value::Null));
+    assert_eq!((&endpoint["response_status"], &endpoint["error"]), (&json!(500), &json!("HTTP 500")));
     assert!(endpoint["attempted_at"].is_string() && endpoint["response_time_ms"].is_i64(), "{endpoint}");
     let running = node.operator("GET", "/replays", Value::Null).await.data(200);
     assert_eq!(running["replays"], state["replays"]);

@@ -35,7 +35,7 @@ async fn call_repeats_an_order_under_one_idempotency_key() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = tokio::spawn(serve(listener, &[BUSY, "", PLACED]));
     let mut command = program(directory.path());
-    command.args(["call", "POST", "/api/v1/orders", "{}", "--url", &url, "--api-key", "key", "--api-secret", "secret"]);
+    command.args(["call", "-i", "POST", "/api/v1/orders", "{}", "--url", &url, "--api-key", "key", "--api-secret", "secret"]);
     let called = run(&mut command).await;
     assert!(called.status.success() && out(&called).contains("201"), "{}{}", out(&called), err(&called));
     let requests = serving.await.unwrap();

@@ -129,6 +129,7 @@ fn of_console() -> Vec<Action> {
         action("/console/products/{products}/discounts", ADMIN, "account_id={accounts}&discount=1.00", 303),
         action("/console/products/{products}/state", ADMIN, "is_active=false", 303),
         action("/console/categories", ADMIN, "name=Games", 303),
+        action("/console/audit-runs", ADMIN, "", 303),
         action("/console/wallets/{wallets}/fund", FINANCE, "amount=1.00&reference=r-1", 303),
         action("/console/wallets/{wallets}/adjust", FINANCE, "type=CREDIT&amount=1.00&reason=r", 303),
         action("/console/payouts/{one payout}/paid", FINANCE, "", 303),

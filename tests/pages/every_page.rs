@@ -19,7 +19,8 @@ const NOTHING: &str = "/portal/nothing-here";
 const OPEN: [&str; 6] =
     ["/portal/login", "/portal/password-reset", "/portal/reset-password", "/portal/accept-invitation", "/console/login", NOTHING];
 /// Routes that answer with something else than a page: files, pictures, streams, and redirects.
-pub const NO_PAGES: [&str; 16] = [
+pub const NO_PAGES: [&str; 18] = [
+    "/",
     "/assets/{version}/icon.svg",
     "/assets/{version}/script.js",
     "/assets/{version}/style.css",
@@ -31,6 +32,7 @@ pub const NO_PAGES: [&str; 16] = [
     "/console/reconciliation.csv",
     "/console/reconciliation.xlsx",
     "/console/wallets/{id}/statement.csv",
+    "/login",
     "/portal/live",
     "/portal/orders.csv",
     "/portal/orders/bulk/place",

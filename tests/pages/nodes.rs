@@ -56,13 +56,13 @@ async fn an_admin_starts_a_verification_and_reads_its_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_movement_leads_to_its_event_without_scripts() {
+async fn a_movement_leads_to_its_event() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let fund = json!({"amount": "5.00", "reference": "SEPA 4711"});
     let funded = node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(201);
     let head = node.head().await;
-    in_browser((390, 2_400), false, |browser| async move {
+    in_browser((390, 2_400), true, |browser| async move {
         enter(&node, &browser, Role::Auditor).await;
         browser.open(&format!("{}/console/search?q=SEPA%204711", node.url())).await;
         browser.sees(&format!("Transaction {}", funded["id"])).await;

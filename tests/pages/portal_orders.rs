@@ -45,7 +45,9 @@ pub fn bulk(directory: &Path, product: i64) -> String {
 
 /// Waits until a download has ended, and removes its file. Returns its content.
 async fn downloaded(path: &Path) -> String {
-    until(&format!("{} is downloaded", path.display()), async || path.exists()).await;
+    // The browser reserves the name with an empty file, and replaces it with the whole one.
+    let is_whole = async || tokio::fs::metadata(path).await.is_ok_and(|file| file.len() > 0);
+    until(&format!("{} is downloaded", path.display()), is_whole).await;
     let text = tokio::fs::read_to_string(path).await.unwrap();
     tokio::fs::remove_file(path).await.unwrap();
     text

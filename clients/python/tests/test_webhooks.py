@@ -61,6 +61,12 @@ def test_one_of_several_tokens_suffices() -> None:
         webhooks.verify(["the-old-token"], signed(BODY), BODY)
 
 
+@pytest.mark.parametrize("tokens", ["", ["", TOKEN]])
+def test_an_empty_token_verifies_nothing(tokens: Any) -> None:
+    with pytest.raises(InvalidWebhook):
+        webhooks.verify(tokens, signed(BODY, ""), BODY)
+
+
 @pytest.mark.parametrize(
     ("headers", "body"),
     [

@@ -33,9 +33,12 @@ test("a genuine delivery returns its event", () => {
   assert.deepEqual(verifyWebhook(TOKEN, new Headers(signed(BODY)), Buffer.from(BODY)), EVENT);
 });
 
-test("one of several tokens suffices", () => {
+test("one of several tokens suffices, but an empty one verifies nothing", () => {
   assert.deepEqual(verifyWebhook(["the-old-token", TOKEN], signed(BODY), BODY), EVENT);
   assert.throws(() => verifyWebhook(["the-old-token"], signed(BODY), BODY), InvalidWebhook);
+  for (const tokens of ["", ["", TOKEN]]) {
+    assert.throws(() => verifyWebhook(tokens, signed(BODY, ""), BODY), InvalidWebhook);
+  }
 });
 
 const FORGED: [string, Record<string, string>, string | Uint8Array][] = [

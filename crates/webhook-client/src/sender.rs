@@ -246,8 +246,9 @@ impl Sender {
     fn request(&self, delivery: Delivery<'_>) -> Result<(Origin, Request<Full<Bytes>>), String> {
         let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
         let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
-        let mut headers = self.headers.sign(&delivery)?;
+        let mut headers = HeaderMap::with_capacity(16);
         headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
+        headers.extend(self.headers.sign(&delivery)?);
         let mut request = Request::new(Full::new(delivery.body));
         *request.method_mut() = Method::POST;
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));

@@ -6,6 +6,7 @@
 use std::io::Cursor;
 
 use image::codecs::jpeg::JpegEncoder;
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, Rgb, RgbImage};
 use ledger_database::PgPool;
 use ledger_events::ProductId;
@@ -66,13 +67,18 @@ pub async fn copy(pool: &PgPool, product: ProductId, sha256: &str, size: Size) -
         return Ok(kept);
     }
     // The semaphore is never closed.
-    let _permit = DECODER.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+    let permit = DECODER.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
     // Another request may have made it meanwhile.
     if let Some(kept) = kept(pool, product, sha256, size).await? {
         return Ok(kept);
     }
     let Some(bytes) = load(pool, product, sha256).await? else { return Ok(None) };
-    let made = tokio::task::spawn_blocking(move || shrink(&bytes, size)).await.map_err(|_| sqlx::Error::WorkerCrashed)?;
+    // The decoder stays taken until it ends, also if the client hangs up before.
+    let shrinking = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        shrink(&bytes, size)
+    });
+    let made = shrinking.await.map_err(|_| sqlx::Error::WorkerCrashed)?;
     let made = made
         .inspect_err(|error| tracing::info!(product_id = product.0, %error, "an image has no copy: it cannot be decoded"))
         .ok();
@@ -104,15 +110,23 @@ fn shrink(bytes: &[u8], size: Size) -> Result<Vec<u8>, ImageError> {
     (limits.max_image_width, limits.max_image_height) = (Some(MOST_PIXELS), Some(MOST_PIXELS));
     limits.max_alloc = Some(MOST_MEMORY);
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    reader.limits(limits);
+    reader.limits(limits.clone());
     let mut decoder = reader.into_decoder()?;
+    // Decoders do not count the pixels themselves.
+    limits.reserve(decoder.total_bytes())?;
     let orientation = decoder.orientation()?;
     let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    let (width, height) = size.bounds();
+    // A rotation copies the pixels, so it comes last. A copy that will lie on its side has the bounds of its final form.
+    let (width, height) = match orientation {
+        Orientation::NoTransforms | Orientation::Rotate180 | Orientation::FlipHorizontal | Orientation::FlipVertical => {
+            size.bounds()
+        }
+        _ => (size.bounds().1, size.bounds().0),
+    };
     if image.width() > width || image.height() > height {
         image = image.thumbnail(width, height);
     }
+    image.apply_orientation(orientation);
     let flat = on_white(&image);
     let mut made = vec![];
     for quality in QUALITIES {
@@ -173,14 +187,24 @@ mod tests {
 
     #[test]
     fn a_bomb_and_a_broken_image_are_refused() {
-        // The header of a PNG of 60,000 by 60,000 pixels, with its checksum.
-        let mut header = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\xea\x60\x00\x00\xea\x60\x08\x06\x00\x00\x00".to_vec();
+        // The second one has few enough pixels, of 8 bytes each: 512 MiB.
+        for (side, depth) in [(60_000, 8), (8_192, 16)] {
+            let made = shrink(&png_header(side, depth), Size::Preview);
+            assert!(matches!(made, Err(ImageError::Limits(_))), "{side}: {made:?}");
+        }
+        assert!(shrink(b"\x89PNG\r\n\x1a\n", Size::Preview).is_err());
+        assert!(shrink(b"text", Size::Preview).is_err());
+    }
+
+    /// Returns a PNG of this width and height, with these bits a channel, that ends after its header.
+    fn png_header(side: u32, depth: u8) -> Vec<u8> {
+        let mut header = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR".to_vec();
+        header.extend([side, side].map(u32::to_be_bytes).concat());
+        header.extend([depth, 6, 0, 0, 0]);
         let sum = crc32(&header[12..]);
         header.extend(sum.to_be_bytes());
         header.extend(b"\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e");
-        assert!(matches!(shrink(&header, Size::Preview), Err(ImageError::Limits(_))), "{:?}", shrink(&header, Size::Preview));
-        assert!(shrink(b"\x89PNG\r\n\x1a\n", Size::Preview).is_err());
-        assert!(shrink(b"text", Size::Preview).is_err());
+        header
     }
 
     fn crc32(bytes: &[u8]) -> u32 {

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use poem::Response;
-use poem::http::StatusCode;
+use poem::http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::super::assets::{ICON_URL, SCRIPT_URL, STYLE_URL};
@@ -160,9 +160,12 @@ pub fn live(visit: &Visit) -> Markup {
     html! { @if visit.is_read() { div data-live=(frame(visit.path()).live) {} } }
 }
 
-/// Sets the status of a refusal on a page that shows it.
+/// Sets the status of a refusal on a page that shows it, and when to try again.
 pub fn refused(mut page: Response, refusal: &Refusal) -> Response {
     page.set_status(refusal.status);
+    if let Some(seconds) = refusal.retry_after {
+        page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
     page
 }
 

@@ -48,6 +48,7 @@ async fn assert_receives(url: &str, received: &Received) {
         ("no signature", unsigned, EVENT, 401),
         ("another body", headers("new", EVENT, now), "{}", 401),
         ("no event", headers("new", "hello", now), "hello", 400),
+        ("an empty token", headers("", EVENT, now), EVENT, 401),
     ];
     let client = reqwest::Client::new();
     for (name, headers, body, expected) in cases {
@@ -74,7 +75,7 @@ async fn axum_handlers_get_genuine_webhooks_only() {
     async fn hook(State(app): State<App>, Webhook(event): Webhook) {
         app.received.lock().unwrap().push(event.event_id);
     }
-    let app = App { verifier: Verifier::new("new").or("old"), received: Received::default() };
+    let app = App { verifier: Verifier::new("new").or("old").or(""), received: Received::default() };
     let received = app.received.clone();
     let router = Router::new().route("/hook", axum::routing::post(hook)).with_state(app);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -105,7 +106,7 @@ async fn poem_handlers_get_genuine_webhooks_only() {
     let acceptor = poem::listener::TcpListener::bind("127.0.0.1:0").into_acceptor().await.unwrap();
     let address = acceptor.local_addr()[0].as_socket_addr().copied().unwrap();
     let endpoint = poem::Route::new()
-        .at("/hook", poem::post(poem_hook.data(Verifier::new("new").or("old"))))
+        .at("/hook", poem::post(poem_hook.data(Verifier::new("new").or("old").or(""))))
         .at("/unconfigured", poem::post(poem_hook))
         .data(received.clone());
     let server = tokio::spawn(Server::new_with_acceptor(acceptor).run(endpoint));

@@ -67,7 +67,7 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
     Ok(Read { shards, failing, failed, days, connections, signers, nodes, minutes, low, blocked, unwiped })
 }
 
-/// What the database knows.
+/// Results of the reads from the database.
 struct Read {
     shards: Vec<ShardState>,
     failing: Vec<FailingWebhook>,
