@@ -438,7 +438,7 @@ type EventDelivery struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Unique identifier of the delivery.
 	DeliveryID int64 `json:"delivery_id"`
-	// Whether an operator's replay made the delivery, instead of the event itself.
+	// Whether a replay made the delivery, yours or an operator's, instead of the event itself.
 	IsReplay bool `json:"is_replay"`
 	// Current outcome of the delivery.
 	Outcome EventOutcome `json:"outcome"`
@@ -561,6 +561,24 @@ type HistoryRetry struct {
 	// Time of the request.
 	RequestedAt time.Time `json:"requested_at"`
 }
+
+// ImageSize: Size of an image.
+//
+// - `original`: the image as it was uploaded.
+// - `thumbnail`: a JPEG of at most 240 by 160 pixels, for lists.
+// - `preview`: a JPEG of at most 640 by 480 pixels.
+//
+// A small image is returned as it was uploaded for every size.
+//
+// The service may send values that this version of the library does not know.
+type ImageSize string
+
+// Values of ImageSize.
+const (
+	ImageSizeOriginal  ImageSize = "original"
+	ImageSizeThumbnail ImageSize = "thumbnail"
+	ImageSizePreview   ImageSize = "preview"
+)
 
 // Invitation: An invitation that nobody has accepted.
 type Invitation struct {
@@ -1153,6 +1171,18 @@ type TeamMember struct {
 	ID int64 `json:"id"`
 	// Role of the user.
 	Role UserRole `json:"role"`
+}
+
+// TestWebhook: A test of a webhook.
+type TestWebhook struct {
+	// Type of an event that a webhook can subscribe to. New types may be added.
+	//
+	// - `order.created`: an order was placed and debited from the wallet.
+	// - `order.pending`: fulfilment has started to process the order.
+	// - `order.partially_delivered`: some units of the order are delivered.
+	// - `order.delivered`: all units of the order are delivered.
+	// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+	EventType *WebhookEventType `json:"event_type,omitempty"`
 }
 
 // Tokens: The tokens of a session. They are shown only in this response.

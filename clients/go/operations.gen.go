@@ -393,8 +393,20 @@ func (c *Client) GetProductImage(ctx context.Context, id int64, options ...CallO
 // GetProductImageBytes: Download an image.
 //
 // Returns the bytes of the image at `image_url`. The URL of a replaced image returns 404.
-func (c *Client) GetProductImageBytes(ctx context.Context, id int64, version string, options ...CallOption) ([]byte, error) {
-	return callBytes(ctx, c, call{method: http.MethodGet, path: expand("/api/v1/products/{id}/image/{version}", "id", id, "version", version)}, options)
+func (c *Client) GetProductImageBytes(ctx context.Context, id int64, version string, query GetProductImageBytesQuery, options ...CallOption) ([]byte, error) {
+	return callBytes(ctx, c, call{method: http.MethodGet, path: expand("/api/v1/products/{id}/image/{version}", "id", id, "version", version), query: query.values()}, options)
+}
+
+// GetProductImageBytesQuery is the query of [Client.GetProductImageBytes]. Zero values are left out.
+type GetProductImageBytesQuery struct {
+	// Size of the image. Default: `original`.
+	Size ImageSize
+}
+
+func (q GetProductImageBytesQuery) values() url.Values {
+	values := url.Values{}
+	setValue(values, "size", q.Size)
+	return values
 }
 
 // ListProductImages: List product images.
@@ -500,8 +512,8 @@ func (c *Client) FundOwnWallet(ctx context.Context, id int64, body FundOwnWallet
 // ListSentMails: List sent mails.
 //
 // Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited,
-// newest first. A mail is listed until its link expires, and at most a week. This operation exists in the
-// sandbox only; elsewhere it returns 404. Requires the role owner.
+// newest first. A mail is listed until its link expires, and at most a week. This operation exists in a sandbox
+// and in the demo only; elsewhere it returns 404. Requires the role owner.
 func (c *Client) ListSentMails(ctx context.Context, options ...CallOption) ([]SentMail, error) {
 	return callList[SentMail](ctx, c, "mails", call{method: http.MethodGet, path: "/client/api/outbox"}, options)
 }
@@ -954,9 +966,9 @@ func (c *Client) RotateWebhookToken(ctx context.Context, id int64, options ...Ca
 
 // TestWebhook: Test a webhook.
 //
-// Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its
-// `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any
-// other delivery.
-func (c *Client) TestWebhook(ctx context.Context, id int64, options ...CallOption) (*WebhookTest, error) {
-	return callData[WebhookTest](ctx, c, call{method: http.MethodPost, path: expand("/api/v1/webhooks/{id}/test", "id", id), keyed: true}, options)
+// Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the
+// webhook is subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is
+// signed, retried and listed like any other delivery.
+func (c *Client) TestWebhook(ctx context.Context, id int64, body *TestWebhook, options ...CallOption) (*WebhookTest, error) {
+	return callData[WebhookTest](ctx, c, call{method: http.MethodPost, path: expand("/api/v1/webhooks/{id}/test", "id", id), body: optional(body), keyed: true}, options)
 }

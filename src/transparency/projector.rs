@@ -162,8 +162,7 @@ impl TreeProjector {
         let origin = incidents::present(self.origin.of(shard), &incidents);
         match self.step_in(&mut tx, shard, &origin, &incidents).await {
             Ok(step) => {
-                // Only a committed tree is published. The state may hold a tree that was not committed, because the next
-                // step must arrive at the same tree.
+                // Only a committed tree is published. After a tree that was not committed, the next step arrives at the same one.
                 tx.commit().await?;
                 conn.keep();
                 Ok(step)
@@ -176,13 +175,11 @@ impl TreeProjector {
                 }
                 let remembered = self.recall(&origin).await?;
                 // The refusal must be recorded even if the database cannot say what was signed under another origin.
-                let remembered = match self.or_before(remembered.clone(), &mut conn, shard, &incidents).await {
-                    Ok(remembered) => remembered,
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to look for trees of other origins");
-                        remembered
-                    }
-                };
+                let before = self.or_before(remembered.clone(), &mut conn, shard, &incidents).await;
+                let remembered = before.unwrap_or_else(|error| {
+                    tracing::warn!(shard, %error, "failed to look for trees of other origins");
+                    remembered
+                });
                 match peers::refuse(&mut conn, shard, &origin, &self.me, &refusal, remembered.as_ref()).await {
                     Ok(()) => conn.keep(),
                     // The next step tries again. Until then, other nodes wait a limited time for this one.

@@ -37,7 +37,7 @@ const MANY: usize = 40;
 const MANY_WEBHOOKS: usize = 18;
 /// Largest number of statements that a page runs more with many rows. Orders and deliveries are counted in blocks, and a longer
 /// list has a block more. A statement per row would be at least the number of webhooks.
-const MORE: usize = 6;
+const MORE: usize = 8;
 /// Number of times each page is read. Other tasks of the node may run a statement during one of them.
 const READS: usize = 6;
 /// Connections over which pages read.

@@ -701,7 +701,7 @@ pub struct EventDelivery {
     pub created_at: DateTime<Utc>,
     /// Unique identifier of the delivery.
     pub delivery_id: i64,
-    /// Whether an operator's replay made the delivery, instead of the event itself.
+    /// Whether a replay made the delivery, yours or an operator's, instead of the event itself.
     pub is_replay: bool,
     /// Current outcome of the delivery.
     pub outcome: models::EventOutcome,
@@ -867,6 +867,46 @@ pub struct HistoryRetry {
     pub actor: models::HistoryActor,
     /// Time of the request.
     pub requested_at: DateTime<Utc>,
+}
+
+/// Size of an image.
+///
+/// - `original`: the image as it was uploaded.
+/// - `thumbnail`: a JPEG of at most 240 by 160 pixels, for lists.
+/// - `preview`: a JPEG of at most 640 by 480 pixels.
+///
+/// A small image is returned as it was uploaded for every size.
+///
+/// `Other` is a value that this version of the library does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ImageSize {
+    #[serde(rename = "original")]
+    Original,
+    #[serde(rename = "thumbnail")]
+    Thumbnail,
+    #[serde(rename = "preview")]
+    Preview,
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl ImageSize {
+    /// Returns the value as the API writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Original => "original",
+            Self::Thumbnail => "thumbnail",
+            Self::Preview => "preview",
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Display for ImageSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// An invitation that nobody has accepted.
@@ -1731,6 +1771,20 @@ pub struct TeamMember {
     pub id: i64,
     /// Role of the user.
     pub role: models::UserRole,
+}
+
+/// A test of a webhook.
+#[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestWebhook {
+    /// Type of an event that a webhook can subscribe to. New types may be added.
+    ///
+    /// - `order.created`: an order was placed and debited from the wallet.
+    /// - `order.pending`: fulfilment has started to process the order.
+    /// - `order.partially_delivered`: some units of the order are delivered.
+    /// - `order.delivered`: all units of the order are delivered.
+    /// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<models::WebhookEventType>,
 }
 
 /// The tokens of a session. They are shown only in this response.

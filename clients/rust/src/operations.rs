@@ -439,9 +439,9 @@ impl Client {
     /// Download an image.
     ///
     /// Returns the bytes of the image at `image_url`. The URL of a replaced image returns 404.
-    pub fn get_product_image_bytes(&self, id: i64, version: &str) -> Call<Vec<u8>> {
+    pub fn get_product_image_bytes(&self, id: i64, version: &str, query: &GetProductImageBytesQuery) -> Call<Vec<u8>> {
         let version = segment(version);
-        Call::bytes(self, Method::GET, format!("/api/v1/products/{id}/image/{version}"))
+        Call::bytes(self, Method::GET, format!("/api/v1/products/{id}/image/{version}")).query(query.pairs())
     }
 
     /// List product images.
@@ -459,6 +459,20 @@ impl Client {
     /// it.
     pub fn list_products(&self, query: &ListProductsQuery) -> Call<Page<models::Product>> {
         Call::page(self, Method::GET, "/api/v1/products".to_owned(), "products").query(query.pairs())
+    }
+}
+
+/// Query of [`Client::get_product_image_bytes`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GetProductImageBytesQuery {
+    /// Size of the image. Default: `original`.
+    pub size: Option<models::ImageSize>,
+}
+
+impl GetProductImageBytesQuery {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let pairs = [self.size.as_ref().map(|value| ("size", value.to_string()))];
+        pairs.into_iter().flatten().collect()
     }
 }
 
@@ -561,8 +575,8 @@ impl Client {
     /// List sent mails.
     ///
     /// Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited,
-    /// newest first. A mail is listed until its link expires, and at most a week. This operation exists in the
-    /// sandbox only; elsewhere it returns 404. Requires the role owner.
+    /// newest first. A mail is listed until its link expires, and at most a week. This operation exists in a sandbox
+    /// and in the demo only; elsewhere it returns 404. Requires the role owner.
     pub fn list_sent_mails(&self) -> Call<Vec<models::SentMail>> {
         Call::list(self, Method::GET, "/client/api/outbox".to_owned(), "mails")
     }
@@ -992,11 +1006,11 @@ impl Client {
 
     /// Test a webhook.
     ///
-    /// Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its
-    /// `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any
-    /// other delivery.
-    pub fn test_webhook(&self, id: i64) -> Call<models::WebhookTest> {
-        Call::data(self, Method::POST, format!("/api/v1/webhooks/{id}/test")).keyed()
+    /// Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the
+    /// webhook is subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is
+    /// signed, retried and listed like any other delivery.
+    pub fn test_webhook(&self, id: i64, body: Option<&models::TestWebhook>) -> Call<models::WebhookTest> {
+        Call::data(self, Method::POST, format!("/api/v1/webhooks/{id}/test")).json(body).keyed()
     }
 }
 

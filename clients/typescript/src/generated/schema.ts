@@ -805,8 +805,9 @@ export interface paths {
         put?: never;
         /**
          * Test a webhook
-         * @description Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its `order_id`
-         *     and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any other delivery.
+         * @description Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the webhook is
+         *     subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and
+         *     listed like any other delivery.
          */
         post: operations["test_webhook"];
         delete?: never;
@@ -1023,8 +1024,8 @@ export interface paths {
         /**
          * List sent mails
          * @description Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited, newest first.
-         *     A mail is listed until its link expires, and at most a week. This operation exists in the sandbox only; elsewhere it
-         *     returns 404. Requires the role owner.
+         *     A mail is listed until its link expires, and at most a week. This operation exists in a sandbox and in the demo only;
+         *     elsewhere it returns 404. Requires the role owner.
          */
         get: operations["list_sent_mails"];
         put?: never;
@@ -2016,7 +2017,7 @@ export interface components {
              * @description Unique identifier of the delivery.
              */
             delivery_id: number;
-            /** @description Whether an operator's replay made the delivery, instead of the event itself. */
+            /** @description Whether a replay made the delivery, yours or an operator's, instead of the event itself. */
             is_replay: boolean;
             /** @description Current outcome of the delivery. */
             outcome: components["schemas"]["EventOutcome"];
@@ -2202,6 +2203,17 @@ export interface components {
              */
             requested_at: string;
         };
+        /**
+         * @description Size of an image.
+         *
+         *     - `original`: the image as it was uploaded.
+         *     - `thumbnail`: a JPEG of at most 240 by 160 pixels, for lists.
+         *     - `preview`: a JPEG of at most 640 by 480 pixels.
+         *
+         *     A small image is returned as it was uploaded for every size.
+         * @enum {string}
+         */
+        ImageSize: "original" | "thumbnail" | "preview";
         /**
          * Invitation
          * @description An invitation that nobody has accepted.
@@ -3261,6 +3273,14 @@ export interface components {
             data: components["schemas"]["TeamMember"];
             /** @description Always `true`. */
             success: boolean;
+        };
+        /**
+         * TestWebhook
+         * @description A test of a webhook.
+         */
+        TestWebhook: {
+            /** @description Event type of the sample data, to which the webhook must be subscribed. Default: the first one of its list. */
+            event_type?: components["schemas"]["WebhookEventType"] | null;
         };
         /**
          * Tokens
@@ -5071,7 +5091,10 @@ export interface operations {
     };
     get_product_image_bytes: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Size of the image. Default: `original`. */
+                size?: components["schemas"]["ImageSize"];
+            };
             header?: never;
             path: {
                 /**
@@ -6111,7 +6134,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "event_type": "order.created"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TestWebhook"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {

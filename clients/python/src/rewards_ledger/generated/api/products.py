@@ -6,6 +6,7 @@ from typing import Optional
 from urllib.parse import quote
 
 from ...call import AsyncSend, Call, Send, async_pages, pages
+from ..models.image_size import ImageSize
 from ..models.product import Product
 from ..models.product_image import ProductImage
 from ..models.product_image_list import ProductImageList
@@ -79,10 +80,15 @@ def _get_product_image(
 def _get_product_image_bytes(
     id: int,
     version: str,
+    *,
+    size: Optional[ImageSize] = None,
 ) -> Call:
     return Call(
         "GET",
         f"/api/v1/products/{quote(str(id), safe='')}/image/{quote(str(version), safe='')}",
+        params={
+            "size": size,
+        },
     )
 
 
@@ -224,6 +230,8 @@ class Products:
         self,
         id: int,
         version: str,
+        *,
+        size: Optional[ImageSize] = None,
     ) -> bytes:
         """Download an image.
 
@@ -232,6 +240,7 @@ class Products:
             _get_product_image_bytes(
                 id,
                 version,
+                size=size,
             )
         )
         return response.content
@@ -375,6 +384,8 @@ class AsyncProducts:
         self,
         id: int,
         version: str,
+        *,
+        size: Optional[ImageSize] = None,
     ) -> bytes:
         """Download an image.
 
@@ -383,6 +394,7 @@ class AsyncProducts:
             _get_product_image_bytes(
                 id,
                 version,
+                size=size,
             )
         )
         return response.content

@@ -63,8 +63,8 @@ class Sandbox:
         """List sent mails.
 
         Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited, newest first.
-        A mail is listed until its link expires, and at most a week. This operation exists in the sandbox only; elsewhere it
-        returns 404. Requires the role owner."""
+        A mail is listed until its link expires, and at most a week. This operation exists in a sandbox and in the demo only;
+        elsewhere it returns 404. Requires the role owner."""
         response = self._send(_list_sent_mails())
         return SentMailList.from_dict(response.json())
 
@@ -101,7 +101,7 @@ class AsyncSandbox:
         """List sent mails.
 
         Returns up to 100 mails that the sandbox has sent to the account's users and to the people they invited, newest first.
-        A mail is listed until its link expires, and at most a week. This operation exists in the sandbox only; elsewhere it
-        returns 404. Requires the role owner."""
+        A mail is listed until its link expires, and at most a week. This operation exists in a sandbox and in the demo only;
+        elsewhere it returns 404. Requires the role owner."""
         response = await self._send(_list_sent_mails())
         return SentMailList.from_dict(response.json())

@@ -12,6 +12,7 @@ from ..models.registered_webhook import RegisteredWebhook
 from ..models.replay_events import ReplayEvents
 from ..models.replay_requested_reply import ReplayRequestedReply
 from ..models.rotated_token_reply import RotatedTokenReply
+from ..models.test_webhook import TestWebhook
 from ..models.webhook import Webhook
 from ..models.webhook_explanation_reply import WebhookExplanationReply
 from ..models.webhook_list import WebhookList
@@ -154,12 +155,14 @@ def _count_attempts(
 
 def _test_webhook(
     id: int,
+    body: Optional[TestWebhook] = None,
     *,
     idempotency_key: Optional[str] = None,
 ) -> Call:
     return Call(
         "POST",
         f"/api/v1/webhooks/{quote(str(id), safe='')}/test",
+        body=body.to_dict() if body else {},
         takes_key=True,
         idempotency_key=idempotency_key,
     )
@@ -387,16 +390,19 @@ class Webhooks:
     def test_webhook(
         self,
         id: int,
+        body: Optional[TestWebhook] = None,
         *,
         idempotency_key: Optional[str] = None,
     ) -> WebhookTestReply:
         """Test a webhook.
 
-        Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its `order_id`
-        and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any other delivery."""
+        Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the webhook is
+        subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and
+        listed like any other delivery."""
         response = self._send(
             _test_webhook(
                 id,
+                body,
                 idempotency_key=idempotency_key,
             )
         )
@@ -625,16 +631,19 @@ class AsyncWebhooks:
     async def test_webhook(
         self,
         id: int,
+        body: Optional[TestWebhook] = None,
         *,
         idempotency_key: Optional[str] = None,
     ) -> WebhookTestReply:
         """Test a webhook.
 
-        Creates a real delivery with sample data for the first event type that the webhook is subscribed to. Its `order_id`
-        and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and listed like any other delivery."""
+        Creates a real delivery with sample data: of the given `event_type`, or of the first event type that the webhook is
+        subscribed to. Its `order_id` and `data.id` are 0, and `data.reference_code` is `TEST`. It is signed, retried and
+        listed like any other delivery."""
         response = await self._send(
             _test_webhook(
                 id,
+                body,
                 idempotency_key=idempotency_key,
             )
         )

@@ -63,6 +63,7 @@ from .history_actor import HistoryActor
 from .history_attempt import HistoryAttempt
 from .history_delivery import HistoryDelivery
 from .history_retry import HistoryRetry
+from .image_size import ImageSize
 from .invitation import Invitation
 from .invitation_list import InvitationList
 from .invitation_list_data import InvitationListData
@@ -138,6 +139,7 @@ from .team_member import TeamMember
 from .team_member_list import TeamMemberList
 from .team_member_list_data import TeamMemberListData
 from .team_member_reply import TeamMemberReply
+from .test_webhook import TestWebhook
 from .tokens import Tokens
 from .tokens_reply import TokensReply
 from .transaction import Transaction
@@ -239,6 +241,7 @@ __all__ = (
     "HistoryAttempt",
     "HistoryDelivery",
     "HistoryRetry",
+    "ImageSize",
     "Invitation",
     "InvitationList",
     "InvitationListData",
@@ -314,6 +317,7 @@ __all__ = (
     "TeamMemberList",
     "TeamMemberListData",
     "TeamMemberReply",
+    "TestWebhook",
     "Tokens",
     "TokensReply",
     "Transaction",

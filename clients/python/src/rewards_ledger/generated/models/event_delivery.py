@@ -19,7 +19,7 @@ class EventDelivery:
         attempt_count (int): Number of attempts made so far.
         created_at (datetime.datetime): Time at which the delivery was created.
         delivery_id (int): Unique identifier of the delivery.
-        is_replay (bool): Whether an operator's replay made the delivery, instead of the event itself.
+        is_replay (bool): Whether a replay made the delivery, yours or an operator's, instead of the event itself.
         outcome (EventOutcome): Outcome of an event at the webhook.
 
             - `delivered`: a delivery of the event succeeded.
