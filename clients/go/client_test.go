@@ -352,7 +352,7 @@ func TestListsAndBytes(t *testing.T) {
 	if err != nil || len(categories) != 1 || categories[0].Name != "Food" {
 		t.Errorf("%v %v", categories, err)
 	}
-	image, err := client.GetProductImageBytes(ctx, 1, "a/b c")
+	image, err := client.GetProductImageBytes(ctx, 1, "a/b c", GetProductImageBytesQuery{})
 	if err != nil || string(image) != "\x89PNG\r\n" {
 		t.Errorf("%q %v", image, err)
 	}

@@ -175,7 +175,7 @@ impl TreeProjector {
                 }
                 let remembered = self.recall(&origin).await?;
                 // The refusal must be recorded even if the database cannot say what was signed under another origin.
-                let before = self.or_before(remembered.clone(), &mut conn, shard, &incidents).await;
+                let before = self.or_before(remembered, &mut conn, shard, &incidents).await;
                 let remembered = before.unwrap_or_else(|error| {
                     tracing::warn!(shard, %error, "failed to look for trees of other origins");
                     remembered

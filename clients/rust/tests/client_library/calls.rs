@@ -130,7 +130,7 @@ async fn bytes_and_replies_without_data() {
     let webhook = json!({"id": 7, "token": "t0ken", "url": "https://example.com", "name": "w", "events": ["order.created"],
         "is_active": true, "created_at": "2026-01-31T12:00:00.000Z"});
     let (client, log) = serve(Credentials::Anonymous, [reply(200, b"\x89PNG"), reply(201, webhook.to_string())]).await;
-    assert_eq!(client.get_product_image_bytes(1, "a/b c").await.unwrap(), b"\x89PNG");
+    assert_eq!(client.get_product_image_bytes(1, "a/b c", &Default::default()).await.unwrap(), b"\x89PNG");
     assert_eq!(log.all()[0].target, "/api/v1/products/1/image/a%2Fb%20c");
     let body = RegisterWebhook::new("w", "https://example.com", vec![]);
     assert_eq!(client.register_webhook(&body).await.unwrap().token.expose(), "t0ken");
