@@ -4,6 +4,7 @@
 //! cargo bench --bench orders
 //! cargo bench --bench orders -- quick      # fewer rounds, no two-minute pipeline
 //! cargo bench --bench orders -- pipeline   # only plain SQL and the pipeline
+//! cargo bench --bench orders -- costs      # only the cost of an order
 //! ```
 
 mod support;
@@ -18,6 +19,7 @@ use embedded_postgres::Server;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use support::costs::{Cost, Meter};
 use support::load::{Client, Connection, Measured};
 use support::plot::{Bars, Lines};
 use support::report::Report;
@@ -42,6 +44,11 @@ async fn main() -> Result<()> {
     };
     let mut report = Report::start("orders");
     let server = support::postgres().await?;
+    costs(&mut report, &server, if mode.is_empty() { 5 } else { 3 }).await?;
+    if mode == "costs" {
+        report.end(&server).await?;
+        return Ok(server.stop().await?);
+    }
     let plain = support::database(&server, "baseline").await?;
     baseline::prepare(&plain, WALLETS as i64).await?;
     if rounds > 0 {
@@ -54,6 +61,58 @@ async fn main() -> Result<()> {
     server.stop().await?;
     Ok(())
 }
+
+/// Measures what an order costs on a hot wallet and over many wallets.
+async fn costs(report: &mut Report, server: &Server, rounds: usize) -> Result<()> {
+    support::database(server, "ledger_costs").await?;
+    let serve = Serve::start(&server.url_of("ledger_costs"), "api", &[]).await?;
+    let product = serve.product().await?;
+    let many = serve.clients(COST_WALLETS).await?;
+    let one = Arc::new(many[..1].to_vec());
+    let mut rows = Vec::new();
+    for (name, clients) in [("one hot wallet", &one), ("2,000 wallets", &many)] {
+        let mut costs = Vec::new();
+        load::orders_at_once(&serve.address, clients, product, COST_ORDERS, COST_CONNECTIONS).await?;
+        for _ in 0..rounds {
+            let meter = Meter::start(server, &serve).await?;
+            load::orders_at_once(&serve.address, clients, product, COST_ORDERS, COST_CONNECTIONS).await?;
+            costs.push(meter.end(&serve).await?);
+        }
+        let of = |value: &dyn Fn(&Cost) -> f64| median(costs.iter().map(|cost| value(cost) / COST_ORDERS as f64));
+        let micros = |value: f64| format!("{value:.0} µs");
+        rows.push(vec![
+            name.to_owned(),
+            micros(of(&|cost| (cost.program + cost.postgres).as_secs_f64() * 1e6)),
+            micros(of(&|cost| cost.program.as_secs_f64() * 1e6)),
+            micros(of(&|cost| cost.postgres.as_secs_f64() * 1e6)),
+            thousands(of(&|cost| cost.wal_bytes)),
+            thousands(of(&|cost| cost.page_bytes)),
+            format!("{:.1}", of(&|cost| cost.rows)),
+            format!("{:.1}", of(&|cost| cost.index_entries)),
+        ]);
+    }
+    let columns = [
+        "wallets",
+        "processor time",
+        "of the service",
+        "of Postgres",
+        "bytes of WAL",
+        "bytes of full-page images",
+        "row versions",
+        "index entries",
+    ];
+    let note = format!(
+        "{COST_CONNECTIONS} connections place {} orders. A row is the median of {rounds} rounds, per order. Processor time is user \
+         and system time from the processes' own accounting, without the load generator.",
+        thousands(COST_ORDERS as f64)
+    );
+    report.table("Cost of an order", &note, &columns, &rows);
+    Ok(())
+}
+
+const COST_WALLETS: usize = 2_000;
+const COST_ORDERS: u64 = 40_000;
+const COST_CONNECTIONS: u64 = 256;
 
 /// Measurements of one side with one number of connections, one per round.
 struct Series {

@@ -91,11 +91,14 @@ async fn main() -> Result<()> {
     let server = support::postgres().await?;
     let options = support::database(&server, "pages").await?;
     let serve = Serve::start(&server.url_of("pages"), "api", &[]).await?;
+    // A verification of the empty log ends at once.
+    let verification = id(serve.operator("/audit-runs", json!({})).await?)?;
     let filled = long_lists::fill(&serve, &options).await?;
     // The totals of the days are as a running node keeps them.
     let supervised = ["--approval-above", "EUR=1000000"];
     let projecting = Serve::start(&server.url_of("pages"), "api,projector", &supervised).await?;
-    let ids = complete(&projecting, &filled, &options).await?;
+    let mut ids = complete(&projecting, &filled, &options).await?;
+    ids.insert("audit-runs", verification);
     support::until_totalled(&options).await?;
     drop(projecting);
     let owner = serve.sign_in("/auth/login", "owner@example.com", PASSWORD).await?;
@@ -121,11 +124,14 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+fn id(made: Value) -> Result<i64> {
+    made["id"].as_i64().context("an id")
+}
+
 /// Adds what the long lists lack, so that every page shows something. Returns the ids.
 async fn complete(serve: &Serve, filled: &LongLists, options: &PgConnectOptions) -> Result<Ids> {
     let mut admin = options.connect().await?;
     let mut one = async |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut admin).await;
-    let id = |made: Value| made["id"].as_i64().context("an id");
     let wallet = one("SELECT id FROM wallets").await?;
     let owner = json!({"email": "owner@example.com", "password": PASSWORD, "role": "owner"});
     let owner = id(serve.operator(&format!("/accounts/{}/users", filled.account), owner).await?)?;

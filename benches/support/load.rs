@@ -34,6 +34,9 @@ impl Measured {
     }
 }
 
+/// Number of the next run, which is a part of its idempotency keys.
+static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
+
 /// Places orders from `connections` connections for `period`. Each connection places the next order when the last one
 /// is answered, under a new idempotency key. Fails on any status but 201.
 pub async fn orders(
@@ -43,8 +46,7 @@ pub async fn orders(
     connections: usize,
     period: Duration,
 ) -> Result<Measured> {
-    static RUN: AtomicU64 = AtomicU64::new(0);
-    let run = RUN.fetch_add(1, Ordering::Relaxed);
+    let run = NEXT_RUN.fetch_add(1, Ordering::Relaxed);
     let warm_up = period / 5;
     let start = Instant::now();
     let mut tasks = Vec::new();
@@ -85,12 +87,13 @@ pub async fn orders_at_once(
     orders: u64,
     connections: u64,
 ) -> Result<()> {
+    let run = NEXT_RUN.fetch_add(1, Ordering::Relaxed);
     let lanes = (0..connections).map(|lane| {
         let (address, clients) = (address.to_owned(), clients.clone());
         tokio::spawn(async move {
             let mut connection = Connection::open(&address).await?;
             for n in (lane..orders).step_by(connections as usize) {
-                connection.place_order(&clients[n as usize % clients.len()], product, &format!("backlog-{n}")).await?;
+                connection.place_order(&clients[n as usize % clients.len()], product, &format!("run-{run}-{n}")).await?;
             }
             anyhow::Ok(())
         })

@@ -5,6 +5,8 @@
 
 pub mod arrivals;
 pub mod baseline;
+pub mod callgrind;
+pub mod costs;
 pub mod latency;
 pub mod load;
 pub mod long_lists;
@@ -43,6 +45,18 @@ pub async fn postgres() -> Result<Server> {
 
 /// Longest time that one scenario may take beyond its period.
 pub const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Returns the fields of a `/proc/PID/stat` after the name, which may contain anything. A field that is no number is 0.
+/// The parent is field 1, `utime` and `stime` are 11 and 12, and those of ended children 13 and 14.
+fn stat_fields(stat: &str) -> Vec<u64> {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect()
+}
+
+/// Converts the kernel's ticks of 10 ms.
+fn time_of(ticks: u64) -> Duration {
+    Duration::from_millis(10 * ticks)
+}
 
 pub async fn count(pool: impl PgExecutor<'_>, sql: &'static str) -> Result<u64> {
     Ok(u64::try_from(sqlx::query_scalar::<_, i64>(sql).fetch_one(pool).await?)?)
@@ -121,6 +135,11 @@ pub static MASTER_KEY: LazyLock<String> = LazyLock::new(|| Keyring::generate().t
 impl Serve {
     /// Starts `serve` with these roles and additional arguments, and waits until it is ready.
     pub async fn start(database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
+        Serve::start_under(&[], database_url, roles, more).await
+    }
+
+    /// Starts `serve` under another program, such as `valgrind` with its arguments.
+    pub async fn start_under(wrapper: &[&str], database_url: &str, roles: &str, more: &[&str]) -> Result<Serve> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("rewards-ledger-bench-{}-{number}", std::process::id()));
@@ -131,7 +150,9 @@ impl Serve {
         write_private(&log_key, &MASTER_KEY)?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
-        let process = Command::new(env!("CARGO_BIN_EXE_rewards-ledger"))
+        let mut words = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_rewards-ledger")]);
+        let process = Command::new(words.next().context("a program")?)
+            .args(words)
             .args(["serve", "--listen", &address, "--roles", roles, "--rate-limits", RATE_LIMITS])
             .args(more)
             .env("DATABASE_URL", database_url)
@@ -143,7 +164,7 @@ impl Serve {
             .stdin(Stdio::null())
             .spawn()?;
         let serve = Serve { process, address, http: reqwest::Client::new(), directory };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + if wrapper.is_empty() { Duration::from_secs(30) } else { PATIENCE };
         while Instant::now() < deadline {
             let url = format!("http://{}/readyz", serve.address);
             if serve.http.get(url).send().await.is_ok_and(|r| r.status().is_success()) {
@@ -154,14 +175,14 @@ impl Serve {
         bail!("the program did not become ready")
     }
 
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Returns the processor time used so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        // The fields after the name, which may contain anything. utime and stime are the 12th and 13th, in ticks of
-        // 10 ms.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        Duration::from_millis(10 * ticks)
+        time_of(stat_fields(&stat).iter().skip(11).take(2).sum())
     }
 
     /// Returns the peak memory so far, in bytes.

@@ -1,7 +1,7 @@
 //! The report of a benchmark. Its tables are printed as soon as they are measured, and the same text becomes the
 //! benchmark's section of `docs/benchmarks.md`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -64,8 +64,8 @@ impl Report {
             println!("\ndocs/benchmarks.md is unchanged, because the run has arguments: {}", arguments().join(" "));
             return Ok(());
         }
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-        let path = docs.join("benchmarks.md");
+        let path = document();
+        let docs = path.parent().context("a directory")?;
         let document = std::fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
         let content = format!("{setup}\n{}", self.markdown);
         write(&path, &section::replace(&document, self.name, &content).map_err(anyhow::Error::msg)?)?;
@@ -76,6 +76,11 @@ impl Report {
         println!("\ndocs/benchmarks.md has the new section `{}`.", self.name);
         Ok(())
     }
+}
+
+/// Returns the path of `docs/benchmarks.md`.
+pub fn document() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md")
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -1,0 +1,76 @@
+//! Reads the profiles that Valgrind's callgrind writes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Context, Result};
+
+/// Instructions and calls by function.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// Instructions of each function itself, without the functions that it calls.
+    pub functions: BTreeMap<String, u64>,
+    /// Number of calls of each function.
+    pub called: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    pub fn instructions(&self) -> u64 {
+        self.functions.values().sum()
+    }
+
+    pub fn calls(&self, of: fn(&str) -> bool) -> u64 {
+        self.called.iter().filter(|(name, _)| of(name)).map(|(_, calls)| calls).sum()
+    }
+}
+
+/// Reads a file in callgrind's format. A name is written once, as `(7) name`, and later as `(7)`.
+pub fn parse(text: &str) -> Result<Profile> {
+    let mut names = HashMap::<&str, &str>::new();
+    let mut profile = Profile::default();
+    let (mut function, mut callee, mut is_of_call) = (String::new(), String::new(), false);
+    for line in text.lines() {
+        let named = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="));
+        if let Some(named) = named {
+            let (id, name) = named.split_once(')').context("a name without an id")?;
+            let name = match name.trim() {
+                "" => names.get(id).copied().context("an unknown id")?,
+                name => {
+                    names.insert(id, name);
+                    name
+                }
+            };
+            if line.starts_with('c') { callee = name.to_owned() } else { function = name.to_owned() }
+        } else if let Some(calls) = line.strip_prefix("calls=") {
+            let calls: u64 = calls.split(' ').next().unwrap_or_default().parse()?;
+            *profile.called.entry(callee.clone()).or_default() += calls;
+            // The next line has the cost of the function that is called.
+            is_of_call = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
+            if !is_of_call && let Some(cost) = line.split(' ').nth(1) {
+                *profile.functions.entry(function.clone()).or_default() += cost.parse::<u64>()?;
+            }
+            is_of_call = false;
+        }
+    }
+    Ok(profile)
+}
+
+/// Whether a function of the allocator returns new memory.
+pub fn is_allocation(name: &str) -> bool {
+    let allocators = ["malloc", "calloc", "mi_malloc", "mi_malloc_aligned", "mi_zalloc", "mi_zalloc_aligned", "mi_calloc"];
+    // Callgrind appends the depth of a recursion, as in `malloc'2`.
+    allocators.contains(&name.split('\'').next().unwrap_or(name))
+}
+
+/// Returns the crate of a function: the first path segment of its name or of the type that it is implemented for. C has none.
+pub fn crate_of(name: &str) -> &str {
+    let path = name.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '_');
+    let path = ["dyn ", "mut ", "impl "].iter().fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
+    match path.split_once("::") {
+        Some((name, _)) if name.chars().all(|c| c.is_alphanumeric() || c == '_') => name,
+        _ if path.starts_with("mi_") || path.starts_with("_mi_") => "mimalloc",
+        _ if path.starts_with("aws_lc") => "aws-lc",
+        _ if path.starts_with("mem") || path.starts_with("__mem") => "libc: copying and comparing memory",
+        _ => "other",
+    }
+}
