@@ -12,10 +12,11 @@ use crate::pages::visit::Visit;
 
 pub async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
-    let (approvals, payouts, delayed, accounts) = futures::try_join!(
+    let (approvals, payouts, delayed, partial, accounts) = futures::try_join!(
         visit.list::<Value>("/admin/v1/approvals?limit=1&status=PENDING", "approvals"),
         visit.list::<Value>("/admin/v1/payouts?limit=1&status=PENDING", "payouts"),
         visit.list::<Value>("/admin/v1/orders?limit=1&status=DELAYED", "orders"),
+        visit.list::<Value>("/admin/v1/orders?limit=1&status=PARTIALLY_DELIVERED", "orders"),
         visit.list::<Value>("/admin/v1/accounts?limit=1", "accounts"),
     )?;
     let body = html! {
@@ -25,6 +26,7 @@ pub async fn show(visit: Visit) -> PageResult {
             (counted("Approvals that wait", approvals.total, "/console/approvals"))
             (counted("Payouts to settle", payouts.total, "/console/payouts?status=PENDING"))
             (counted("Orders that wait for stock", delayed.total, "/console/orders?status=DELAYED"))
+            (counted("Orders delivered in part", partial.total, "/console/orders?status=PARTIALLY_DELIVERED"))
             (counted("Accounts", accounts.total, "/console/accounts"))
         }
     };

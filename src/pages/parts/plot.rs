@@ -73,6 +73,8 @@ fn draw(unit: &str, labels: &[String], series: &[Series<'_>]) -> Result<String, 
             .x_labels(count.min(8))
             .x_label_formatter(&label)
             .y_labels(4)
+            // Counts have no decimals: 15, not 15.0.
+            .y_label_formatter(&|value| ((value * 1000.0).round() / 1000.0).to_string())
             .y_desc(unit)
             .draw()
             .map_err(|error| error.to_string())?;
@@ -100,6 +102,7 @@ mod tests {
         let markup = bars("Orders by day", "orders", &labels, &[Series { name: "Orders", values: vec![3.0, 0.0] }]).0;
         assert!(markup.contains("<svg") && markup.contains("<td class=\"number\">3</td>"), "{markup}");
         assert!(!markup.contains("style="), "{markup}");
+        assert!(markup.contains(">\n3\n<") || markup.contains(">3<"), "the axis counts in whole orders: {markup}");
     }
 
     #[test]

@@ -60,10 +60,11 @@ struct Counts {
 
 pub async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let (wallets, latest, delayed, statistics, webhooks, deliveries, counts) = futures::try_join!(
+    let (wallets, latest, delayed, partial, statistics, webhooks, deliveries, counts) = futures::try_join!(
         visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
         visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
         visit.list::<Order>("/api/v1/orders?limit=1&status=DELAYED", "orders"),
+        visit.list::<Order>("/api/v1/orders?limit=1&status=PARTIALLY_DELIVERED", "orders"),
         visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
         visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
@@ -76,6 +77,10 @@ pub async fn show(visit: Visit) -> PageResult {
         h2 { "Needs attention" }
         (attention(&[
             count(delayed.total, ("order waits", "orders wait"), "for stock", "/portal/orders?status=DELAYED"),
+            count(
+                partial.total, ("order is", "orders are"), "delivered in part, the rest waits for stock",
+                "/portal/orders?status=PARTIALLY_DELIVERED"
+            ),
             count(
                 u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
                 "of the last 24 hours failed", "/portal/webhooks/deliveries?status=failed"
