@@ -2,6 +2,7 @@
 //! circle. Functions and files are short, and doc comments open with a noun phrase or a verb.
 
 mod benchmarks;
+mod features;
 mod graph;
 mod sources;
 
