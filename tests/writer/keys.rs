@@ -41,6 +41,26 @@ async fn the_first_request_learns_that_nothing_happened_although_a_second_one_wa
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_finds_no_room_beside_an_undecided_one_gets_in_progress() {
+    let database = postgres::database().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let ledger = ledger::open(&options).await;
+    let customer = Customer::with(&ledger, "100.00").await;
+    let holder = hold_head(&options).await;
+    let first = submit(&ledger, &customer, "once");
+    until_locked_out(&options, "rewards-ledger writer").await;
+    while ledger.enqueue(SHARD, commands::CreateAccount { name: "Other".into() }, origin(), None).is_ok() {}
+    let second = submit(&ledger, &customer, "once").await.unwrap();
+    assert!(matches!(second, Err(WriteError::InProgress)), "the first request still happens: {second:?}");
+    let key = Idempotency { key_hash: [8; 32], fingerprint: [1; 32], render };
+    let other = ledger.submit(SHARD, order(&customer, "other"), origin(), Some(key)).await;
+    assert!(matches!(other, Err(WriteError::Unavailable)), "another key has no room either: {other:?}");
+    let_go(holder).await;
+    let first = first.await.unwrap();
+    assert!(matches!(first, Ok(Reply::Stored { is_replay: false, .. })), "{first:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_during_an_unknown_commit_of_its_key_gets_in_progress() {
     let database = postgres::database().await;
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
