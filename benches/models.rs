@@ -68,19 +68,18 @@ fn heads(rows: &mut Rows) -> Result<()> {
         faults,
         guards: head_model::Guards::ALL,
     };
-    let lost = Faults { lost_answers: 2, failovers: 0, restarts: 0, crashes: 0, deadlines: 2, full_queues: 1 };
+    let lost = Faults { lost_answers: 1, failovers: 0, restarts: 0, crashes: 0, deadlines: 1, full_queues: 1 };
+    let failing = Faults { failovers: 1, restarts: 1, deadlines: 0, full_queues: 0, ..lost };
     for (bound, model) in [
-        ("2 nodes, 4 commands; 2 lost answers, 2 deadlines, a full queue", model(2, &two, true, lost)),
+        ("2 nodes, 4 commands; a lost answer, a deadline, a full queue", model(2, &two, true, lost)),
         ("2 nodes, 4 commands of 2 keys; the same faults", model(2, &keys, true, lost)),
-        ("3 nodes, 3 commands; one of each fault, synchronous", model(3, &three, true, all)),
+        ("2 nodes, 3 commands; one of each fault, synchronous", model(2, &two[..3], true, all)),
+        ("2 nodes, 4 commands; a lost answer, a restart, a synchronous failover", model(2, &two, true, failing)),
         (
-            "2 nodes, 4 commands; 2 failovers and one of each other fault, synchronous",
-            model(2, &two, true, Faults { failovers: 2, ..all }),
+            "2 nodes, 4 commands; a lost answer, a crash, 2 failovers that lose commits",
+            model(2, &two, false, Faults { failovers: 2, restarts: 0, crashes: 1, ..failing }),
         ),
-        (
-            "2 nodes, 4 commands; 2 failovers that lose commits, one of each other fault",
-            model(2, &two, false, Faults { failovers: 2, restarts: 0, ..all }),
-        ),
+        ("3 nodes, 3 commands; a lost answer, a synchronous failover", model(3, &three, true, Faults { restarts: 0, ..failing })),
     ] {
         rows.push(explore("head of the log", bound, model)?);
     }
@@ -90,41 +89,28 @@ fn heads(rows: &mut Rows) -> Result<()> {
 fn deliveries(rows: &mut Rows) -> Result<()> {
     let model = |workers, budget| DeliveryModel { workers, budget, guards: delivery_model::Guards::ALL };
     let faults = DeliveryBudget {
-        deaths: 3,
-        slow: 3,
-        lost_answers: 2,
-        given_back: 2,
+        deaths: 2,
+        slow: 2,
+        lost_answers: 1,
+        given_back: 1,
         failovers: 0,
         switched_off: 0,
         retries: 0,
         replays: 0,
     };
+    let few = DeliveryBudget { deaths: 1, slow: 1, lost_answers: 0, given_back: 0, ..faults };
     for (bound, model) in [
-        ("3 workers; 3 deaths, 3 lost leases, 2 lost answers, 2 given back", model(3, faults)),
+        ("2 workers; 2 deaths, 2 lost leases, a lost answer, one given back", model(2, faults)),
+        ("3 workers; a death, a lost lease", model(3, few)),
         (
-            "2 workers; 2 deaths, 2 lost leases, 2 switched off, 2 retries, a replay",
-            model(
-                2,
-                DeliveryBudget {
-                    deaths: 2,
-                    slow: 2,
-                    lost_answers: 1,
-                    given_back: 0,
-                    switched_off: 2,
-                    retries: 2,
-                    replays: 1,
-                    ..faults
-                },
-            ),
+            "2 workers; a death, a lost lease, switched off, a retry, a replay",
+            model(2, DeliveryBudget { switched_off: 1, retries: 1, replays: 1, ..few }),
         ),
         (
-            "2 workers; a failover that loses commits, 3 deaths, 3 lost leases, 2 lost answers, a retry",
-            model(2, DeliveryBudget { failovers: 1, switched_off: 1, retries: 1, ..faults }),
+            "2 workers; a failover that loses commits, a death, a lost lease, a lost answer",
+            model(2, DeliveryBudget { failovers: 1, lost_answers: 1, ..few }),
         ),
-        (
-            "2 workers, each attempt may be lost: 40 deaths",
-            model(2, DeliveryBudget { deaths: 40, slow: 2, lost_answers: 0, given_back: 0, ..faults }),
-        ),
+        ("a worker, each attempt of which may be lost: 40 deaths", model(1, DeliveryBudget { deaths: 40, ..few })),
     ] {
         rows.push(explore("deliveries of an event", bound, model)?);
     }
@@ -133,18 +119,19 @@ fn deliveries(rows: &mut Rows) -> Result<()> {
 
 fn signers(rows: &mut Rows) -> Result<()> {
     let model = |nodes, is_synchronous, budget| SignerModel { nodes, is_synchronous, budget, guards: signer_model::Guards::ALL };
-    let budget = SignerBudget { events: 4, epochs: 1, failovers: 2, deaths: 1, lost_files: 0, incidents: 0 };
+    let budget = SignerBudget { events: 3, epochs: 1, failovers: 1, deaths: 1, lost_files: 0, incidents: 0 };
+    let two = SignerBudget { events: 2, epochs: 0, failovers: 2, deaths: 0, ..budget };
     for (bound, model) in [
-        ("2 nodes, 4 events, an epoch; 2 failovers that lose commits, a death", model(2, false, budget)),
+        ("2 nodes, 3 events, an epoch; a failover that loses commits, a death", model(2, false, budget)),
+        ("3 nodes, 2 events; a failover that loses commits", model(3, false, SignerBudget { failovers: 1, ..two })),
         (
-            "3 nodes, 3 events; 2 failovers that lose commits, a death",
-            model(3, false, SignerBudget { events: 3, epochs: 0, ..budget }),
+            "2 nodes, 2 events; 2 failovers, an incident, a lost state file",
+            model(2, false, SignerBudget { lost_files: 1, incidents: 1, ..two }),
         ),
         (
-            "2 nodes, 3 events; 2 failovers, an incident, a lost state file",
-            model(2, false, SignerBudget { events: 3, epochs: 0, deaths: 0, lost_files: 1, incidents: 1, ..budget }),
+            "2 nodes, 3 events, an epoch; 2 synchronous failovers, a death",
+            model(2, true, SignerBudget { failovers: 2, ..budget }),
         ),
-        ("3 nodes, 4 events, an epoch; 2 synchronous failovers, a death", model(3, true, budget)),
     ] {
         rows.push(explore("signers of the log", bound, model)?);
     }

@@ -16,7 +16,7 @@ fn without(guards: Guards, budget: Budget) -> DeliveryModel {
 
 #[test]
 fn deliveries_hold_when_workers_die_or_lose_their_leases() {
-    holds(model(2, Budget { deaths: 2, slow: 2, lost_answers: 1, given_back: 1, ..NONE }));
+    holds(model(2, Budget { deaths: 1, slow: 1, lost_answers: 1, given_back: 1, ..NONE }));
     // Every attempt of one worker may be lost.
     holds(model(1, Budget { deaths: 40, ..NONE }));
 }
@@ -29,7 +29,7 @@ fn deliveries_hold_when_webhooks_are_switched_off_and_deliveries_repeated() {
 
 #[test]
 fn deliveries_hold_through_a_failover_that_loses_commits() {
-    holds(model(2, Budget { deaths: 1, slow: 1, failovers: 1, ..NONE }));
+    holds(model(2, Budget { slow: 1, failovers: 1, ..NONE }));
 }
 
 #[test]
