@@ -1,4 +1,5 @@
-//! The only integration test binary. It uses a real Postgres, real HTTPS receivers, and the program itself.
+//! The integration tests, but for the models in `tests/models`. They use a real Postgres, real HTTPS receivers, and the
+//! program itself.
 #![allow(clippy::unwrap_used)]
 
 mod api;

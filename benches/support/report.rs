@@ -51,12 +51,21 @@ impl Report {
     /// Prints the machine and, after a run without arguments, writes the section and its plots. A run with arguments
     /// measures less, so it is only printed.
     pub async fn end(self, server: &Server) -> Result<()> {
+        let postgres = postgres(server).await?;
+        self.finish(&format!("- Postgres: {postgres}\n"))
+    }
+
+    /// Like [`Report::end`], for a benchmark that needs no database.
+    pub fn end_without_database(self) -> Result<()> {
+        self.finish("")
+    }
+
+    fn finish(self, postgres: &str) -> Result<()> {
         let setup = format!(
-            "- Date: {}\n- Command: `cargo bench --bench {}`\n- Machine: {}\n- Postgres: {}\n- {}",
+            "- Date: {}\n- Command: `cargo bench --bench {}`\n- Machine: {}\n{postgres}- {}",
             Utc::now().format("%Y-%m-%d"),
             self.name,
             machine(),
-            postgres(server).await?,
             self.stolen,
         );
         println!("\n{setup}");

@@ -88,6 +88,20 @@ impl Write {
         self.query.push(") AS r ").push(matching).push(" RETURNING 1)");
     }
 
+    /// Adds a condition, if there are rows: `<rows> AS r <matching>` finds each of them. Otherwise the whole statement writes
+    /// nothing.
+    pub fn require<'q, R>(&mut self, rows: &[R], matching: &'static str)
+    where
+        R: Encode<'q, Postgres> + Type<Postgres> + PgHasArrayType,
+    {
+        if rows.is_empty() {
+            return;
+        }
+        self.expected.push((self.parts, i64::try_from(rows.len()).unwrap_or(i64::MAX)));
+        self.begin_part().push("SELECT FROM head, unnest(").push_bind(rows);
+        self.query.push(") AS r ").push(matching).push(")");
+    }
+
     fn begin_part(&mut self) -> &mut QueryBuilder<Postgres> {
         self.query.push(", part").push(self.parts).push(" AS (");
         self.parts += 1;

@@ -104,6 +104,8 @@ pub struct Batch {
     pub responses: HashMap<[u8; 32], IdempotencyRecord>,
     /// Idempotency keys that are older than 24 hours. A new request may use them.
     pub expired_keys: Vec<[u8; 32]>,
+    /// Hashes of the idempotency keys whose stored responses the batch repeats.
+    pub repeated: Vec<[u8; 32]>,
     /// Personal data of the subject that the batch erases.
     pub erasable: Option<Erasable>,
     unflushed: UnflushedState,
@@ -132,6 +134,7 @@ impl Batch {
             texts: HashMap::new(),
             responses: HashMap::new(),
             expired_keys: vec![],
+            repeated: vec![],
             erasable: None,
             unflushed,
             pending: PendingWrites::default(),

@@ -30,6 +30,31 @@ pub struct HeadState {
     pub recorded_at: DateTime<Utc>,
 }
 
+/// Part of the cached state that still counts at another head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StillExact {
+    /// Nobody has written since: every row.
+    Everything,
+    /// The log has grown, or the tables were replaced: the ids that were drawn.
+    Ids,
+    /// The log has gone back: not even the ids.
+    Nothing,
+}
+
+impl HeadState {
+    /// Compares the head at which state was cached with the present one.
+    ///
+    /// The last event tells apart a log that reached the same position again after a failover that lost commits.
+    pub fn still_exact_at(&self, now: &HeadState) -> StillExact {
+        let has_gone_back = now.position < self.position || now.position == self.position && now.last_event != self.last_event;
+        match (self.position, self.epoch) == (now.position, now.epoch) {
+            _ if has_gone_back => StillExact::Nothing,
+            true => StillExact::Everything,
+            false => StillExact::Ids,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct WriterCache {
     pub head: HeadState,
@@ -68,12 +93,10 @@ impl WriterCache {
     /// Returns what is still exact at this head. Ids that were drawn stay, unless the log has gone back: the sequences may
     /// have gone back with it, and draw the same ids again.
     pub fn still_exact_at(self, head: HeadState) -> WriterCache {
-        let was = self.head;
-        let has_gone_back = head.position < was.position || head.position == was.position && head.last_event != was.last_event;
-        let cache = match (was.position, was.epoch) == (head.position, head.epoch) {
-            _ if has_gone_back => WriterCache::default(),
-            true => self,
-            false => self.forget(),
+        let cache = match self.head.still_exact_at(&head) {
+            StillExact::Everything => self,
+            StillExact::Ids => self.forget(),
+            StillExact::Nothing => WriterCache::default(),
         };
         WriterCache { head, ..cache }
     }

@@ -51,7 +51,11 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Comma
         if !is_same_request(&batch.keyring, key, &stored.fingerprint) {
             return Err(Rejection::IdempotencyKeyReused.into());
         }
-        return Ok(Reply::Stored { response: stored.response.clone(), is_replay: true });
+        let response = stored.response.clone();
+        if !batch.pending.responses.contains(&key.key_hash) {
+            batch.repeated.push(key.key_hash);
+        }
+        return Ok(Reply::Stored { response, is_replay: true });
     }
     require_actor(batch, submission.origin.actor)?;
     let origin = &submission.origin;

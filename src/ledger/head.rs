@@ -46,6 +46,16 @@ impl Head {
         })
     }
 
+    /// Like [`Head::check`], but locks the head. So the statement's commit waits for a synchronous standby, which then has
+    /// every commit that the statement found.
+    pub fn check_durably(self) -> Write {
+        Write::with_head(|query| {
+            query.push("SELECT clock_timestamp() AS now FROM log_head");
+            self.push_condition(query);
+            query.push(" FOR UPDATE");
+        })
+    }
+
     fn push_update(self, query: &mut QueryBuilder<Postgres>, to: Position, recorded_at: DateTime<Utc>) {
         query.push("UPDATE log_head SET position = ").push_bind(to).push(", recorded_at = ").push_bind(recorded_at);
         self.push_condition(query);

@@ -5,7 +5,7 @@ pub mod actors;
 mod append;
 pub mod backlog;
 mod batch;
-mod cache;
+pub mod cache;
 pub mod clock;
 pub mod command_result;
 pub mod commands;
@@ -186,8 +186,7 @@ impl Ledger {
             },
         };
         match reply {
-            // An earlier command with the same idempotency key may still be executed, or was in the meantime.
-            Err(WriteError::Unavailable) if !before.iter().all(CommandState::is_given_up) => Err(WriteError::InProgress),
+            Err(error) => Err(error.beside(before.iter().all(CommandState::is_given_up))),
             reply => reply,
         }
     }
@@ -217,7 +216,8 @@ impl Ledger {
         let (guard, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &state)).unzip();
         let before = before.unwrap_or_default();
         let submission = Submission { command, origin, idempotency, deadline, state: state.clone(), guard, reply: Some(reply) };
-        writer.try_send(submission).map_err(|_| WriteError::Unavailable)?;
+        let refused = |_| WriteError::Unavailable.beside(before.iter().all(CommandState::is_given_up));
+        writer.try_send(submission).map_err(refused)?;
         Ok(Queued { state, before, waiting })
     }
 

@@ -38,6 +38,19 @@ pub enum WriteError {
     Refused,
 }
 
+impl WriteError {
+    /// Returns the error for a caller that came after others with the same idempotency key. `are_given_up` is true if none of
+    /// those commands happened or will.
+    ///
+    /// Otherwise one of them may still be executed, or was in the meantime: then nobody is told that nothing happened.
+    pub fn beside(self, are_given_up: bool) -> WriteError {
+        match self {
+            WriteError::Unavailable if !are_given_up => WriteError::InProgress,
+            error => error,
+        }
+    }
+}
+
 /// A command in the writer's queue.
 #[derive(Debug)]
 pub struct Submission {

@@ -56,10 +56,20 @@ impl Batch {
     pub fn statement(&self) -> Result<Write, ProjectionError> {
         let (shard, head) = (self.shard, &self.head);
         let from = Head { shard, position: head.position, event_id: head.last_event, epoch: head.epoch };
+        let mut write = match (self.is_empty(), self.repeated.is_empty()) {
+            (true, true) => from.check(),
+            (true, false) => from.check_durably(),
+            (false, _) => from.advance_if_recent(self.end(), head.recorded_at),
+        };
+        // They were read without a lock. After a failover, the head may stand where it stood before they were stored.
+        let repeated: Vec<&[u8]> = self.repeated.iter().map(|key| &key[..]).collect();
+        write.require(
+            &repeated,
+            "(key_hash) JOIN idempotency_keys k ON k.shard_id = current_setting('ledger.shard')::smallint AND k.key_hash = r.key_hash",
+        );
         if self.is_empty() {
-            return Ok(from.check());
+            return Ok(write);
         }
-        let mut write = from.advance_if_recent(self.end(), head.recorded_at);
         let events = self.pending.events.iter().map(|e| EventRow::of(shard, e)).collect::<Result<Vec<_>, _>>()?;
         write.insert(EVENTS, &events, "");
         wallets::push(&mut write, shard, &self.streams.wallets.touched(), &self.pending.transactions);

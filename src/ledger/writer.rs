@@ -264,18 +264,28 @@ impl Writer {
                 return BatchOutcome::Unavailable(error.to_string());
             }
             Ok(Err(error)) => {
-                self.roll_back(connection).await;
+                self.end(connection, "ROLLBACK").await;
                 // The cache may be what the database refuses: ids that were drawn before a failover, for example, and have
                 // been drawn again since.
                 return if is_cached { BatchOutcome::HeadConflict } else { BatchOutcome::Poisoned(error.to_string()) };
             }
             Ok(Ok(prepared)) => prepared,
         };
-        if decided.is_empty() {
-            if self.roll_back(connection).await {
+        if decided.is_empty() && decided.repeated.is_empty() {
+            if self.end(connection, "ROLLBACK").await {
                 self.keep_cache(decided);
             }
             return BatchOutcome::Committed { replies, grew: false };
+        }
+        if decided.is_empty() {
+            // The primary may show commits that no standby has, after a crash. The head lock makes this commit wait for them.
+            return match self.end(connection, "COMMIT").await {
+                true => {
+                    self.keep_cache(decided);
+                    BatchOutcome::Committed { replies, grew: false }
+                }
+                false => BatchOutcome::Unavailable("the answer to COMMIT is lost".to_owned()),
+            };
         }
         let first_event = decided.pending.events.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
@@ -315,11 +325,11 @@ impl Writer {
         Ok((batch, replies))
     }
 
-    /// Rolls a transaction back and keeps the connection. Returns false if that fails. The caller must not cache rows that
-    /// were read on the connection then, because the next connection may lead to another server.
-    async fn roll_back(&mut self, mut connection: PgConnection) -> bool {
-        let rolled_back = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("ROLLBACK").execute(&mut connection)).await;
-        let is_well = matches!(rolled_back, Ok(Ok(_)));
+    /// Ends a transaction that has written nothing, and keeps the connection. Returns false if that fails. The caller must not
+    /// cache rows that were read on the connection then, because the next connection may lead to another server.
+    async fn end(&mut self, mut connection: PgConnection, how: &'static str) -> bool {
+        let ended = tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql(how).execute(&mut connection)).await;
+        let is_well = matches!(ended, Ok(Ok(_)));
         if is_well {
             self.connection = Some(connection);
         }

@@ -204,7 +204,9 @@ impl TreeProjector {
         let known = self.or_before(remembered, &mut *tx, shard, incidents).await?;
         let (newest, epoch) = self.consistent(&mut *tx, shard, known.as_ref(), held).await?;
         let Some(size) = held else {
-            self.meet(&mut *tx, shard).await?;
+            // This step does not read the log. Other nodes must not take it that a tree beyond the newest one was compared.
+            let reaches = |known: &Remembered| newest.as_ref().is_some_and(|newest| newest.size >= known.size);
+            self.meet(&mut *tx, shard, known.as_ref().is_none_or(reaches)).await?;
             self.learn(origin, remembered.as_ref(), newest.as_ref(), epoch).await?;
             return Ok(SigningStep::Elsewhere);
         };
@@ -215,7 +217,7 @@ impl TreeProjector {
         let edge = edge.ok_or(Refusal::Edge { size })?;
         let (grown, full, is_more) = grow(&mut *tx, shard, &edge, known.as_ref()).await?;
 
-        let peers = self.meet(&mut *tx, shard).await?;
+        let peers = self.meet(&mut *tx, shard, true).await?;
         self.withdraw(&mut *tx, shard, &peers, &edge, held).await?;
         let is_published = newest.as_ref().is_some_and(|newest| newest.size == grown.size() && newest.origin == origin);
         if is_published {
@@ -266,14 +268,16 @@ impl TreeProjector {
         Ok(())
     }
 
-    /// Reads the other nodes' refusals, and records that this node's state agrees with the current server.
-    async fn meet(&self, tx: &mut PgConnection, shard: ShardId) -> Result<Peers, TreeError> {
+    /// Reads the other nodes' refusals. Records that this node's state agrees with the current server, if all of it was compared.
+    async fn meet(&self, tx: &mut PgConnection, shard: ShardId, has_compared: bool) -> Result<Peers, TreeError> {
         let peers = Peers::read(&mut *tx, shard, &self.me).await?;
         self.seen_since(shard, peers.server());
         if let Some(refusal) = peers.refusal(&self.me) {
             return Err(refusal.into());
         }
-        peers.appear(tx, shard, &self.me).await?;
+        if has_compared {
+            peers.appear(tx, shard, &self.me).await?;
+        }
         Ok(peers)
     }
 
@@ -317,16 +321,11 @@ impl TreeProjector {
         let newest = store::newest(&mut *conn, shard).await?;
         // Read the head after the newest checkpoint: the head only grows, so it cannot seem too small.
         let (head, epoch) = store::head(&mut *conn, shard).await?;
-        let ends = u64::try_from(head).unwrap_or_default();
         let tree = held.max(newest.as_ref().map(|newest| newest.size)).unwrap_or_default();
-        let signed = remembered.map_or(tree, |known| known.size.max(tree));
-        if ends < signed {
-            return Err(Refusal::Cut { head, signed }.into());
+        if let Some(refusal) = Refusal::by_head(head, epoch, tree, remembered) {
+            return Err(refusal.into());
         }
         let Some(known) = remembered else { return Ok((newest, epoch)) };
-        if epoch < known.epoch {
-            return Err(Refusal::Epoch { found: epoch, signed: known.epoch }.into());
-        }
         if let Some(newest) = newest.as_ref().filter(|newest| newest.size >= known.size) {
             let root =
                 if newest.size == known.size { Ok(newest.root) } else { store::root_at(&mut *conn, shard, known.size).await };

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ledger_events::{Position, ShardId};
 use uuid::Uuid;
 
+use super::signer_state::Remembered;
+
 /// A contradiction between the log and the trees that were signed. Signing stops until a person has resolved it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -32,6 +34,17 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Returns the contradiction between the present head and what was signed: the remembered tree, and the one in the tables
+    /// of `tree` events. `None` if the log is at least as long as both, and its epoch has not gone back.
+    pub fn by_head(head: Position, epoch: i64, tree: u64, remembered: Option<&Remembered>) -> Option<Refusal> {
+        let signed = remembered.map_or(tree, |known| known.size.max(tree));
+        if u64::try_from(head).unwrap_or_default() < signed {
+            return Some(Refusal::Cut { head, signed });
+        }
+        let known = remembered.filter(|known| epoch < known.epoch)?;
+        Some(Refusal::Epoch { found: epoch, signed: known.epoch })
+    }
+
     /// Returns whether another node has found the contradiction.
     pub fn is_of_another(&self) -> bool {
         matches!(self, Refusal::Elsewhere { .. })

@@ -24,6 +24,14 @@ pub struct Remembered {
     pub epoch: i64,
 }
 
+impl Remembered {
+    /// Returns whether a tree cannot continue this one: it is smaller, or has the same size and another root. Only the log
+    /// itself shows whether a larger one does.
+    pub fn contradicts(&self, tree: &Remembered) -> bool {
+        self.size > tree.size || self.size == tree.size && self.root != tree.root
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SignerStateError {
     #[error("the log's state file {path}: {source}")]
@@ -105,9 +113,7 @@ impl SignerState {
             if known.as_ref() != before {
                 return Ok(Err(SignerStateError::Moved { path: path() }));
             }
-            if let Some(known) =
-                known.filter(|known| known.size > tree.size || known.size == tree.size && known.root != tree.root)
-            {
+            if let Some(known) = known.filter(|known| known.contradicts(&tree)) {
                 return Ok(Err(SignerStateError::Contradicts { path: path(), known: known.size, size: tree.size }));
             }
             trees.insert(origin.to_owned(), tree);

@@ -101,7 +101,7 @@ fn every_path_that_a_map_names_exists() {
 }
 
 #[test]
-fn every_test_that_security_names_exists() {
+fn every_test_that_security_and_reliability_name_exists() {
     let mut sources = String::new();
     let mut open = ["src", "tests", "crates"].map(repository).to_vec();
     while let Some(path) = open.pop() {
@@ -113,9 +113,10 @@ fn every_test_that_security_names_exists() {
             false => {}
         }
     }
-    let security = read("SECURITY.md");
+    let (security, reliability) = (read("SECURITY.md"), read("docs/reliability.md"));
     // The name of a test is a sentence.
-    let named = security.split('`').skip(1).step_by(2).filter(|code| code.matches('_').count() > 3);
+    let codes = [&security, &reliability].into_iter().flat_map(|text| text.split('`').skip(1).step_by(2));
+    let named = codes.filter(|code| code.matches('_').count() > 3);
     let named = named.filter(|code| code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
     let (known, lost): (Vec<&str>, Vec<&str>) = named.partition(|name| sources.contains(&format!("fn {name}(")));
     assert!(lost.is_empty() && known.len() > 20, "{lost:?}");

@@ -2,6 +2,7 @@
 
 mod advisories;
 mod browser;
+mod differential;
 mod documents;
 mod examples;
 mod fuzz;

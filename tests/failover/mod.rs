@@ -4,4 +4,5 @@
 mod followers;
 mod incident;
 mod signers;
+mod standby;
 mod writer;

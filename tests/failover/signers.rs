@@ -81,6 +81,23 @@ async fn the_refusal_of_one_node_stops_every_node() {
     shop.order(1).await;
 }
 
+/// The node that remembers more takes its first step on the new server while another node grows the tree. It sees nothing of the
+/// log then, so the others must still wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_not_compared_everything_is_waited_for() {
+    let (shop, more, less, signed, common) = failed_over().await;
+    let mut growing = shop.admin().await;
+    let hold = "BEGIN; SELECT FROM projection_checkpoints WHERE projection = 'transparency' FOR UPDATE";
+    sqlx::raw_sql(hold).execute(&mut growing).await.unwrap();
+    assert_eq!(step(&more).await.unwrap(), SigningStep::Elsewhere);
+    sqlx::raw_sql("COMMIT").execute(&mut growing).await.unwrap();
+    assert_eq!(step(&less).await.unwrap(), SigningStep::Waiting, "it would sign another tree of {signed} events");
+    let refused = Tree::refused(step(&more).await);
+    assert!(matches!(refused, Refusal::Rewritten { size } if size == signed), "{refused}");
+    assert!(Tree::refused(step(&less).await).is_of_another());
+    assert_eq!(less.newest().await.size, common, "nothing was signed");
+}
+
 /// The origin follows from the public URL, which may change at the same time as the database fails over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_holds_under_another_origin_until_an_incident_ends_it() {
