@@ -32,6 +32,7 @@ use crate::transparency::cosignature::witness;
 pub use console::ConsoleSettings;
 pub use database::DatabaseSettings;
 pub use file::{FILE_VARIABLE, apply_file, file_named};
+pub(crate) use file::place;
 pub(crate) use key_file::read_private;
 pub use lifecycle::LifecycleSettings;
 pub use mail::MailSettings;

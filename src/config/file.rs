@@ -28,6 +28,13 @@ pub fn file_named(arguments: &[OsString], variable: Option<OsString>) -> Option<
     variable.filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
+/// Returns the line and the column of a byte in a text, both from 1.
+pub(crate) fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
 /// Makes the file's values the defaults of a command and its subcommands. A key is the name of a flag with underscores. A
 /// list or table is equivalent to a flag's comma-separated value.
 ///
@@ -38,8 +45,8 @@ pub fn apply_file(command: Command, path: &Path) -> Result<Command, ConfigError>
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         // The error's own text would show the line, which may hold a password.
-        let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
-        wrong(format!("line {} is not TOML: {}", before.lines().count().max(1), error.message()))
+        let (line, column) = place(&text, error.span().map_or(0, |span| span.start));
+        wrong(format!("line {line}, column {column} is not TOML: {}", error.message()))
     })?;
     let known = known_keys();
     let mut values = BTreeMap::new();

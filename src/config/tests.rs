@@ -69,7 +69,7 @@ fn file_values_are_checked_like_flags_and_unknown_keys_are_reported() {
     assert!(refused("listen = \"x\"").starts_with("--listen cannot be \"x\": "));
     assert!(refused("listen = 1.5").ends_with("`listen` has a value of a type that no setting takes"));
     let line = refused("listen = \"127.0.0.1:1\"\ndatabase_url = \"postgres://u:hidden@h/d");
-    assert!(line.contains("line 2 is not TOML") && !line.contains("hidden"), "{line}");
+    assert!(line.contains("line 2, column ") && line.contains("is not TOML") && !line.contains("hidden"), "{line}");
 }
 
 #[test]
