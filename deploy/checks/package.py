@@ -128,8 +128,9 @@ def install(package, root):
     passwd = (root / "etc/passwd").read_text()
     expect("\nrewards-ledger:" in passwd, "the package creates no user")
     folder = root / "etc/rewards-ledger"
-    modes = [f"{path.stat().st_mode & 0o777:o}" for path in (folder, folder / "environment")]
-    expect(modes == ["750", "640"], f"/etc/rewards-ledger and its environment have the modes {modes}")
+    modes = [f"{path.stat().st_mode & 0o777:o}" for path in (folder, folder / "environment", folder / "rewards-ledger.toml")]
+    expect(modes == ["750", "640", "640"], f"/etc/rewards-ledger and its files have the modes {modes}")
+    contained(root, "rewards-ledger", "config", "check", "/etc/rewards-ledger/rewards-ledger.toml")
 
 
 def boot(root):

@@ -95,7 +95,9 @@ pub async fn login(args: LoginArgs, output: &Output) -> anyhow::Result<()> {
         Ok(file) => file,
         Err(error) => {
             show(&profile, output)?;
-            return Err(error.context("the new API key is printed above, because it is shown only once: keep it, or revoke it in the portal"));
+            return Err(error.context(
+                "the new API key is printed above, because it is shown only once: keep it, or revoke it in the portal",
+            ));
         }
     };
     checked.with_context(|| format!("the profile {name} has the new API key, but a request with it failed"))?;
@@ -231,7 +233,10 @@ async fn of_user(args: &LoginArgs, email: &str) -> anyhow::Result<Profile> {
     let issued = user.json(Method::POST, "/client/api/api-keys", Some(&key)).await;
     if let Err(error) = user.json(Method::POST, "/auth/logout", Some(&json!({}))).await {
         // The key is worth more than a session that ends by itself.
-        anstream::eprintln!("warning: cannot end the session, which ends within 7 days: {}", super::escape::value(&format!("{error:#}")));
+        anstream::eprintln!(
+            "warning: cannot end the session, which ends within 7 days: {}",
+            super::escape::value(&format!("{error:#}"))
+        );
     }
     let issued = issued.context("cannot create an API key")?;
     let text = |name: &str| issued[name].as_str().with_context(|| format!("the service returned no {name}"));

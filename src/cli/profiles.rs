@@ -85,7 +85,10 @@ impl Profiles {
         let text = read_private(&file, "the settings of the client commands")?;
         toml::from_str(text.expose()).map_err(|error| {
             let (line, column) = place(text.expose(), error.span().map_or(0, |span| span.start));
-            anyhow::anyhow!("{}: line {line}, column {column} is wrong: mend it, or delete the file and log in again", file.display())
+            anyhow::anyhow!(
+                "{}: line {line}, column {column} is wrong: mend it, or delete the file and log in again",
+                file.display()
+            )
         })
     }
 

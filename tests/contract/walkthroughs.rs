@@ -67,7 +67,11 @@ async fn walk(guide: &str) -> Walked {
     for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
-    command.env("TMPDIR", &made).env("LEDGER_LISTEN", &address).env("LEDGER_URL", format!("http://{address}")).env("PWD", directory.path());
+    command
+        .env("TMPDIR", &made)
+        .env("LEDGER_LISTEN", &address)
+        .env("LEDGER_URL", format!("http://{address}"))
+        .env("PWD", directory.path());
     let output = |name: &str| std::fs::File::create(directory.path().join(name)).unwrap();
     command.stdin(Stdio::null()).stdout(output("stdout")).stderr(output("stderr")).process_group(0);
     let mut shell = command.spawn().unwrap();

@@ -5,10 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use webhook_client::receiver::{Received, Receiver, ReceiverResponse};
 
 use super::introduction::Introduction;
@@ -63,10 +62,14 @@ impl SandboxStart {
     /// database is shared, and its operators create the accounts.
     ///
     /// # Errors
-    /// If the database URL is invalid.
+    /// If the database URL is invalid, or the node would speak TLS.
     pub fn is_wanted(config: &Config) -> anyhow::Result<bool> {
         let is_embedded = config.database.options()?.is_none();
-        Ok(config.sandbox && is_embedded && config.roles.include(Role::Api))
+        let is_wanted = config.sandbox && is_embedded && config.roles.include(Role::Api);
+        if is_wanted && config.tls.files()?.is_some() {
+            bail!("a sandbox on the embedded Postgres calls its own API over plain HTTP: leave out --tls-cert and --tls-key");
+        }
+        Ok(is_wanted)
     }
 
     /// Starts the receiver, and adds to the configuration what the sandbox needs: an operator token, and the receiver's
