@@ -29,6 +29,7 @@ mod receiver;
 mod reconcile;
 mod replay;
 mod serve;
+mod settings;
 mod show;
 mod starter;
 mod tokens;
@@ -136,6 +137,8 @@ enum Command {
     Reconcile(Box<reconcile::ReconcileArgs>),
     /// Write the OpenAPI documents to openapi/, or check that they are current
     Openapi(openapi::OpenapiArgs),
+    /// Print a sample of the configuration file, or check a file
+    Config(settings::ConfigArgs),
     /// Print the completion script of a shell
     Completions(manual::CompletionsArgs),
     /// Write the manual pages of all commands
@@ -211,6 +214,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rebuild(args) => return Ok(compared(audit::rebuild(&args, &output).await)),
         Command::Reconcile(args) => return Ok(compared(reconcile::run(*args, &output).await)),
         Command::Openapi(args) => return openapi::run(&args),
+        Command::Config(args) => return settings::run(args, cli.global.config.as_deref(), &command(), &output),
         Command::Completions(args) => manual::completions(&args, command()),
         Command::Man(args) => manual::man(&args, command(), &output),
     };
@@ -223,9 +227,14 @@ fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
         ExitCode::from(WRONG_USE)
     };
     let file = config::file_named(arguments, std::env::var_os(FILE_VARIABLE));
+    // This command reports faults of the file itself.
+    let is_about_file = || {
+        let parsed = command().try_get_matches_from(arguments);
+        parsed.is_ok_and(|matches| matches.subcommand_name() == Some("config"))
+    };
     let command = match file {
-        Some(path) => config::apply_file(command(), &path).map_err(wrong)?,
-        None => command(),
+        Some(path) if !is_about_file() => config::apply_file(command(), &path).map_err(wrong)?,
+        _ => command(),
     };
     let parsed = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.map_err(|error| match error.kind() {

@@ -4,12 +4,15 @@
 //! clap parses the flags. The values of the file replace the flags' defaults before parsing, so that all three sources go
 //! through the same checks.
 
+mod check;
 mod console;
 mod database;
 mod file;
 mod key_file;
 mod lifecycle;
 mod mail;
+mod sample;
+mod tls;
 mod values;
 
 use std::fmt;
@@ -19,6 +22,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use clap::error::{ContextKind, ContextValue};
 use ipnet::IpNet;
 use ledger_events::approval::ApprovalLimits;
 use transparency_log::note::VerifierKey;
@@ -29,12 +33,16 @@ use crate::duration::duration;
 use crate::secrets::seal::Secret;
 use crate::secrets::strength;
 use crate::transparency::cosignature::witness;
+pub use check::check_file;
 pub use console::ConsoleSettings;
 pub use database::DatabaseSettings;
-pub use file::{FILE_VARIABLE, apply_file, file_named};
+pub(crate) use file::place;
+pub use file::{FILE_VARIABLE, Fault, apply_file, file_named};
 pub(crate) use key_file::read_private;
 pub use lifecycle::LifecycleSettings;
 pub use mail::MailSettings;
+pub use sample::sample;
+pub use tls::TlsSettings;
 pub use values::{LogFormat, Role, Roles, Switch};
 use values::{bytes, network, origin, service_name, short_duration, url};
 
@@ -134,6 +142,9 @@ pub struct Config {
     pub connections_per_address: u32,
 
     #[command(flatten)]
+    pub tls: TlsSettings,
+
+    #[command(flatten)]
     pub database: DatabaseSettings,
 
     /// Run a sandbox: self-service funding, and products that deliver at once, partly, late, or never; needs its own
@@ -176,7 +187,8 @@ pub struct Config {
     #[command(flatten)]
     pub mail: MailSettings,
 
-    /// URL at which clients reach the service; URLs in responses start with it [default: http://<listen>]
+    /// URL at which clients reach the service; URLs in responses start with it [default: http://<listen>, or https with
+    /// --tls-cert]
     #[arg(long, env = "LEDGER_PUBLIC_URL", value_name = "URL", value_parser = url)]
     pub public_url: Option<String>,
 
@@ -276,6 +288,7 @@ impl Config {
         self.database.options()?;
         self.database.migration_options()?;
         self.console.check()?;
+        self.tls.files()?;
         self.mail.check(self.roles.include(Role::Delivery), self.pages.is_on())?;
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
             return Err(ConfigError("--log-witness-urls needs --log-witnesses: the verifier keys of these witnesses".into()));
@@ -290,20 +303,29 @@ impl Config {
     }
 }
 
-/// Formats a clap error as one line that names the setting.
-pub fn one_line(error: &clap::Error) -> ConfigError {
-    use clap::error::{ContextKind, ContextValue};
-    let text = |kind| match error.get(kind) {
+fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
-    };
+    }
+}
+
+/// Returns why clap refuses a value, without the value. None if it refuses something else.
+fn reason_of(error: &clap::Error) -> Option<String> {
+    context(error, ContextKind::InvalidValue)?;
+    Some(match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
+        (Some(source), _) => source.to_string(),
+        (None, Some(ContextValue::Strings(valid))) if !valid.is_empty() => format!("expected {}", valid.join(" or ")),
+        (None, _) => "a value is required".to_owned(),
+    })
+}
+
+/// Formats a clap error as one line that names the setting.
+pub fn one_line(error: &clap::Error) -> ConfigError {
+    let text = |kind| context(error, kind);
     let setting = text(ContextKind::InvalidArg).map(|arg| arg.split_whitespace().next().unwrap_or(arg));
-    if let (Some(setting), Some(value)) = (setting.filter(|s| s.starts_with("--")), text(ContextKind::InvalidValue)) {
-        let why = match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
-            (Some(source), _) => source.to_string(),
-            (None, Some(ContextValue::Strings(valid))) if !valid.is_empty() => format!("expected {}", valid.join(" or ")),
-            (None, _) => "a value is required".to_owned(),
-        };
+    let refused = text(ContextKind::InvalidValue).zip(reason_of(error));
+    if let (Some(setting), Some((value, why))) = (setting.filter(|s| s.starts_with("--")), refused) {
         let setting = setting.split('=').next().unwrap_or(setting).trim_end_matches('[');
         return ConfigError(format!("{setting} cannot be {value:?}: {why}"));
     }

@@ -4,9 +4,11 @@ mod budget;
 pub mod database;
 mod descriptors;
 mod keys;
+mod listeners;
 mod mailing;
 mod purge;
 pub mod serving;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_database::PgPool;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,7 @@ use crate::delivery::replay::Replayer;
 use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{Fulfilment, low_stock};
+use crate::http::Listener;
 use crate::ledger::projector::Projector;
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, nodes, schema::contract, sunset};
 use crate::mail;
@@ -41,7 +43,9 @@ use crate::transparency::signer_state::SignerState;
 use budget::{Budget, BudgetError};
 pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
+use listeners::Listeners;
 use serving::{Connections, Served, Urls, api_state};
+use tls::Tls;
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
 const STOP_TASKS: Duration = Duration::from_secs(40);
@@ -134,7 +138,7 @@ impl Node {
         if let Some(emergency) = config.lifecycle.emergency_sunset() {
             sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
         }
-        let Prepared { listeners, of_clients, sender, keyring, signing, token, urls, open_id, mail } = prepared;
+        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail } = prepared;
         let mut node = Node {
             address: listeners.address(),
             operator_address: listeners.operator_address(),
@@ -156,7 +160,7 @@ impl Node {
             let stopping = node.no_requests.clone();
             let settings = serving::settings(config, urls, open_id, token, public_log, stopping);
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
-            node.serve(config, listeners, of_clients, &state);
+            node.serve(config, listeners, tls, of_clients, &state);
         }
         node.tasks = node.roles.len() + node.writers.len();
         Ok(node)
@@ -196,11 +200,16 @@ impl Node {
     }
 
     /// Serves each listener's part of the API.
-    fn serve(&mut self, config: &Config, listeners: Listeners, of_clients: usize, state: &ApiState) {
+    fn serve(&mut self, config: &Config, listeners: Listeners, tls: Option<Tls>, of_clients: usize, state: &ApiState) {
         let Listeners { api, operators } = listeners;
         let surface = if operators.is_some() { Surface::Clients } else { Surface::Whole };
+        let tls_config = tls.as_ref().map(Tls::config);
+        if let Some(tls) = tls {
+            self.roles.spawn(tls.follow(self.stop_roles.clone()));
+        }
         for (listener, surface, total) in [(api, surface, of_clients), (operators, Surface::Operators, descriptors::OPERATORS)] {
-            let Some(listener) = listener else { continue };
+            let Some(tcp) = listener else { continue };
+            let listener = Listener { tcp, tls: tls_config.clone() };
             let connections = Connections { total, per_address: config.connections_per_address as usize };
             let stop = self.no_requests.clone();
             self.servers.spawn(serving::serve(listener, Served::new(surface, config, state), state.clone(), connections, stop));
@@ -327,43 +336,10 @@ async fn one_ends(trackers: [&TaskTracker; 2], tasks: usize) {
     }
 }
 
-/// Bound listeners of the API.
-#[derive(Debug)]
-struct Listeners {
-    api: Option<TcpListener>,
-    /// The separate listener for operators.
-    operators: Option<TcpListener>,
-}
-
-impl Listeners {
-    async fn bind(config: &Config) -> Result<Listeners, NodeError> {
-        let api = match config.roles.include(Role::Api) {
-            true => Some(bind(config.listen).await?),
-            false => None,
-        };
-        let operators = match config.operator_listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        Ok(Listeners { api, operators })
-    }
-
-    fn address(&self) -> Option<SocketAddr> {
-        self.api.as_ref().and_then(|bound| bound.local_addr().ok())
-    }
-
-    fn operator_address(&self) -> Option<SocketAddr> {
-        self.operators.as_ref().and_then(|bound| bound.local_addr().ok())
-    }
-
-    fn are_none(&self) -> bool {
-        self.api.is_none() && self.operators.is_none()
-    }
-}
-
 /// Parts of a node that come from its configuration and files alone.
 struct Prepared {
     listeners: Listeners,
+    tls: Option<Tls>,
     /// Maximum number of connections from clients.
     of_clients: usize,
     sender: Option<Sender>,
@@ -377,6 +353,7 @@ struct Prepared {
 
 impl Prepared {
     async fn from_config(config: &Config, database: &Database) -> Result<Prepared, NodeError> {
+        let tls = Tls::load(&config.tls)?;
         let listeners = Listeners::bind(config).await?;
         let (to_receivers, of_clients) = descriptors::share(config);
         let sender = config.roles.include(Role::Delivery).then(|| sender(config, to_receivers)).transpose()?;
@@ -390,7 +367,7 @@ impl Prepared {
         let open_id = config.console.open_id(&urls.console)?;
         let open_id = open_id.map(|settings| OpenId::new(settings, keyring.clone())).transpose()?;
         let mail = config.mail.sender(&config.database.data_dir)?;
-        Ok(Prepared { listeners, of_clients, sender, keyring, signing, token, urls, open_id, mail })
+        Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail })
     }
 }
 
@@ -404,10 +381,6 @@ async fn warn_of_dependent_indexes(ledger: &Ledger) -> Result<(), NodeError> {
         );
     }
     Ok(())
-}
-
-async fn bind(listen: SocketAddr) -> Result<TcpListener, NodeError> {
-    TcpListener::bind(listen).await.map_err(|source| NodeError::Io { action: format!("listen on {listen}"), source })
 }
 
 fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> {

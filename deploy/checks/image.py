@@ -11,7 +11,7 @@ import re
 
 import chart
 import compose
-from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, need_root, node, run
+from support import DEPLOY, REPOSITORY, Skipped, directory, expect, need, need_mounts, node, run
 
 BASE = "gcr.io/distroless/cc-debian12:nonroot"
 COMPILER = "docker.io/library/rust:1.94-bookworm"
@@ -190,7 +190,7 @@ class Container:
 def checks(program, report):
     report("hadolint finds nothing in the Dockerfile", linted)
     compose.checks(report)
-    need_root()
+    need_mounts()
     with directory() as where:
         buildah = Buildah(where)
         packages = pathlib.Path(os.environ["TOOLS"]) / "base-image"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 
-from support import DEPLOY, REPOSITORY, Failed, Skipped, directory, expect, need, need_root, run
+from support import DEPLOY, REPOSITORY, Failed, Skipped, directory, expect, need, need_mounts, run
 
 # What runs on the booted system. Each line that it prints is a fact that a check reads.
 SCRIPT = r"""
@@ -76,7 +76,8 @@ def contents(package):
     expect(newest == fields["Version"], f"deploy/debian/changelog is about {newest}, not {fields['Version']}")
     expect("libc6" in fields["Depends"], f"the package depends on {fields['Depends']}")
     listed = run(dpkg, "--contents", package).stdout
-    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf"):
+    documents = [f"usr/share/doc/rewards-ledger/{name}.md" for name in ("README", "runbook")]
+    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf", *documents):
         expect(f"/{path}\n" in listed, f"the package lacks {path}")
 
 
@@ -88,7 +89,8 @@ def linted(package):
 @contextlib.contextmanager
 def system(where):
     """A copy of this machine's system, to which everything that is written is thrown away."""
-    need_root()
+    need_mounts()
+    need("systemd-nspawn", "openssl", "journalctl")
     layers, root = where / "layers", where / "root"
     for path in (layers, root):
         path.mkdir()
@@ -103,10 +105,13 @@ def system(where):
             if run("mount", *command, check=False).returncode != 0:
                 raise Skipped("this machine allows no overlay mounts")
             mounts.append(command[-1])
+        tried = contained(root, "true", check=False)
+        if tried.returncode != 0:
+            raise Skipped(f"systemd-nspawn starts nothing here: {tried.stderr.strip()[-300:]}")
         yield root
     finally:
         for mount in reversed(mounts):
-            run("umount", "--lazy", mount)
+            run("umount", "--lazy", mount, check=False)
 
 
 def contained(root, *command, check=True):
@@ -123,8 +128,9 @@ def install(package, root):
     passwd = (root / "etc/passwd").read_text()
     expect("\nrewards-ledger:" in passwd, "the package creates no user")
     folder = root / "etc/rewards-ledger"
-    modes = [f"{path.stat().st_mode & 0o777:o}" for path in (folder, folder / "environment")]
-    expect(modes == ["750", "640"], f"/etc/rewards-ledger and its environment have the modes {modes}")
+    modes = [f"{path.stat().st_mode & 0o777:o}" for path in (folder, folder / "environment", folder / "rewards-ledger.toml")]
+    expect(modes == ["750", "640", "640"], f"/etc/rewards-ledger and its files have the modes {modes}")
+    contained(root, "rewards-ledger", "config", "check", "/etc/rewards-ledger/rewards-ledger.toml")
 
 
 def boot(root):
@@ -170,6 +176,7 @@ def checks(program, report):
         report("the Debian package has what it should", contents, package)
         report("lintian finds no error in the Debian package", linted, package)
         with system(where) as root:
-            report("the Debian package installs", install, package, root)
+            if not report("the Debian package installs", install, package, root):
+                raise Skipped("the package is not installed")
             report("the installed unit, hardened, delivers an order from an embedded Postgres", works, root)
             report("a purge of the Debian package keeps keys and data", removed, root)

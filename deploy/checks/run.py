@@ -2,6 +2,7 @@
 """Runs the checks of deploy/ and prints a line for each. See deploy/check, which prepares the tools."""
 
 import importlib
+import signal
 import sys
 import traceback
 
@@ -17,7 +18,7 @@ class Report:
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
 
     def __call__(self, name, check, *arguments):
-        """Runs a check and prints its outcome."""
+        """Runs a check and prints its outcome. Returns whether it passed."""
         outcome, why = "passed", None
         try:
             check(*arguments)
@@ -29,9 +30,19 @@ class Report:
             outcome, why = "failed", traceback.format_exc()
         self.counts[outcome] += 1
         print(f"{outcome}: {name}" if why is None else f"{outcome}: {name}: {why}", flush=True)
+        return outcome == "passed"
+
+
+def end(number, _frame):
+    """Ends by an exception, so that everything that was started is stopped, and everything mounted is unmounted."""
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def main():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     program, *chosen = sys.argv[1:]
     unknown = [name for name in chosen if name not in MODULES]
     if unknown:

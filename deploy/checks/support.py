@@ -50,6 +50,14 @@ def need_root():
         raise Skipped("needs root")
 
 
+def need_mounts():
+    """Skips the check if this process may not mount anything, as root in most containers may not."""
+    need_root()
+    unshare = need("unshare")
+    if run(unshare, "--mount", "sh", "-c", "mount --bind /tmp /tmp", check=False).returncode != 0:
+        raise Skipped("needs the privilege to mount")
+
+
 def run(*command, check=True, **options):
     """Runs a program to its end and returns the result, with its output as text."""
     done = subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=COMMAND_SECONDS, **options)

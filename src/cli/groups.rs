@@ -10,7 +10,7 @@ const COMMANDS: [(&str, &[&str]); 4] = [
     ("Client", &["call", "listen", "trigger", "login", "logout", "profiles"]),
     ("Operator", &["admin", "replay", "show", "reconcile", "erase", "clock"]),
     ("Audit", &["verify", "log", "receipt", "events"]),
-    ("Service", &["demo", "serve", "migrate", "keys", "rebuild", "openapi", "completions", "man", "help"]),
+    ("Service", &["demo", "serve", "migrate", "keys", "rebuild", "config", "openapi", "completions", "man", "help"]),
 ];
 
 /// Settings of a node by what they are about. The others stand under "Options".
@@ -24,6 +24,8 @@ const SETTINGS: [(&str, &[&str]); 6] = [
             "console_url",
             "portal_url",
             "pages",
+            "tls_cert",
+            "tls_key",
             "trusted_proxies",
             "connections_per_address",
         ],

@@ -2,7 +2,7 @@
 
 mod forward;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn introduce(receiver: &Receiver, ca: &std::path::Path, is_verifying: bool, outp
 fn nets(receiver: &Receiver) -> String {
     match receiver.address().ip() {
         // The URL uses the name localhost, which may resolve to either family.
-        ip if ip.is_unspecified() || ip.is_loopback() => "127.0.0.0/8,::1/128".to_owned(),
+        ip if ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST => "127.0.0.1,::1".to_owned(),
         ip => ip.to_string(),
     }
 }

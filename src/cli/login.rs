@@ -68,16 +68,59 @@ pub struct ProfilesArgs {
 pub async fn login(args: LoginArgs, output: &Output) -> anyhow::Result<()> {
     let mut profiles = Profiles::load()?;
     let (profile, name) = match (&args.from, &args.email) {
-        (Some(file), _) => with_progress("waiting for the file", of_file(&args, file)).await?,
-        (None, Some(email)) => (of_user(&args, email).await?, "default"),
+        (Some(file), _) => {
+            let read = with_progress("waiting for the file", of_file(&args, file)).await?;
+            if let Some(warning) = openness(file) {
+                anstream::eprintln!("warning: {warning}");
+            }
+            read
+        }
+        (None, Some(email)) => {
+            // Before there is a key that could be lost.
+            profiles.save()?;
+            (of_user(&args, email).await?, "default")
+        }
         (None, None) => (of_key(&args)?, "default"),
     };
     let name = args.profile.unwrap_or_else(|| name.to_owned());
-    check(&profile).await?;
-    let (url, key) = (profile.url.clone(), key_prefix(&profile).to_owned());
-    profiles.profiles.insert(name.clone(), profile);
-    profiles.current = Some(name.clone());
-    let file = profiles.save()?;
+    let (url, key, is_new) = (profile.url.clone(), key_prefix(&profile).to_owned(), args.email.is_some());
+    let checked = check(&profile).await;
+    if !is_new {
+        checked?;
+        let file = keep(&mut profiles, &name, profile)?;
+        return logged_in(&name, &url, &key, &file, output);
+    }
+    // The service shows a new key only once, so it is kept whatever the check says.
+    let file = match keep(&mut profiles, &name, profile.clone()) {
+        Ok(file) => file,
+        Err(error) => {
+            show(&profile, output)?;
+            return Err(error.context(
+                "the new API key is printed above, because it is shown only once: keep it, or revoke it in the portal",
+            ));
+        }
+    };
+    checked.with_context(|| format!("the profile {name} has the new API key, but a request with it failed"))?;
+    logged_in(&name, &url, &key, &file, output)
+}
+
+/// Stores a profile, and makes it the current one. Returns the settings file.
+fn keep(profiles: &mut Profiles, name: &str, profile: Profile) -> anyhow::Result<PathBuf> {
+    profiles.profiles.insert(name.to_owned(), profile);
+    profiles.current = Some(name.to_owned());
+    profiles.save()
+}
+
+/// Prints a key with its secret.
+fn show(profile: &Profile, output: &Output) -> std::io::Result<()> {
+    let (url, key, secret) = (&profile.url, &profile.api_key, profile.api_secret.expose());
+    if output.json {
+        return output.json_line(&json!({"url": url, "api_key": key, "api_secret": secret}));
+    }
+    output.line(format!("URL         {url}\nAPI key     {key}\nAPI secret  {secret}"))
+}
+
+fn logged_in(name: &str, url: &str, key: &str, file: &Path, output: &Output) -> anyhow::Result<()> {
     if output.json {
         return Ok(output.json_line(&json!({"profile": name, "url": url, "key_prefix": key, "file": file}))?);
     }
@@ -148,6 +191,14 @@ async fn of_file(args: &LoginArgs, file: &Path) -> anyhow::Result<(Profile, &'st
     Ok((profile, if printed["is_new"] == true { "sandbox" } else { "default" }))
 }
 
+/// Returns a warning about a file with secrets that other users can read. Whoever wrote it decides whether that is a mistake.
+fn openness(file: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let mode = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?.mode() & 0o777;
+    let shown = file.display();
+    (mode & 0o077 != 0).then(|| format!("{shown} holds secrets, and is open to other users (mode {mode:04o}): chmod 600 {shown}"))
+}
+
 fn of_key(args: &LoginArgs) -> anyhow::Result<Profile> {
     let api_key = args.api_key.clone().map_or_else(|| asked("API key", plain), Ok)?;
     let api_secret = args.api_secret.clone().map_or_else(|| asked("API secret", hidden), Ok)?;
@@ -180,7 +231,13 @@ async fn of_user(args: &LoginArgs, email: &str) -> anyhow::Result<Profile> {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let key = json!({"name": format!("rewards-ledger login on {host}").chars().take(100).collect::<String>()});
     let issued = user.json(Method::POST, "/client/api/api-keys", Some(&key)).await;
-    user.json(Method::POST, "/auth/logout", Some(&json!({}))).await.context("cannot end the session")?;
+    if let Err(error) = user.json(Method::POST, "/auth/logout", Some(&json!({}))).await {
+        // The key is worth more than a session that ends by itself.
+        anstream::eprintln!(
+            "warning: cannot end the session, which ends within 7 days: {}",
+            super::escape::value(&format!("{error:#}"))
+        );
+    }
     let issued = issued.context("cannot create an API key")?;
     let text = |name: &str| issued[name].as_str().with_context(|| format!("the service returned no {name}"));
     Ok(Profile { url, api_key: text("api_key")?.to_owned(), api_secret: Secret::new(text("api_secret")?), signing_secret: None })

@@ -10,8 +10,8 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::client::{Caller, Client};
-use super::private;
-use crate::config::read_private;
+use super::{WrongUse, private};
+use crate::config::{place, read_private};
 use crate::secrets::seal::Secret;
 
 /// URL of the service without a profile.
@@ -75,7 +75,7 @@ impl Profiles {
     /// Reads the settings file. Returns no profiles if there is no file.
     ///
     /// # Errors
-    /// If others can read the file, or it is damaged. The message repeats nothing of it.
+    /// If others can read the file, or it is damaged. The message repeats nothing of it, because any of it may be a secret.
     pub fn load() -> anyhow::Result<Profiles> {
         // Without a home directory there is nothing to read.
         let Ok(file) = directory().map(|directory| directory.join(FILE)) else { return Ok(Profiles::default()) };
@@ -84,9 +84,11 @@ impl Profiles {
         }
         let text = read_private(&file, "the settings of the client commands")?;
         toml::from_str(text.expose()).map_err(|error| {
-            // The error's own text would show the line, which may hold a secret.
-            let before = &text.expose()[..error.span().map_or(0, |span| span.start).min(text.expose().len())];
-            anyhow::anyhow!("{}: line {} is wrong: {}", file.display(), before.lines().count().max(1), error.message())
+            let (line, column) = place(text.expose(), error.span().map_or(0, |span| span.start));
+            anyhow::anyhow!(
+                "{}: line {line}, column {column} is wrong: mend it, or delete the file and log in again",
+                file.display()
+            )
         })
     }
 
@@ -152,9 +154,13 @@ impl ClientArgs {
     /// go to no other URL than the profile's.
     ///
     /// # Errors
-    /// If there is no such profile, or its URL contradicts the argument.
+    /// If there is no such profile, its URL contradicts the argument, or the secret of a key comes without the key.
     pub fn service(self) -> anyhow::Result<Service> {
         let ClientArgs { url, profile, api_key, api_secret, signing_secret } = self;
+        if api_secret.is_some() && api_key.is_none() {
+            let problem = "--api-secret (LEDGER_API_SECRET) needs --api-key (LEDGER_API_KEY); leave both out to use a profile";
+            return Err(WrongUse(problem.to_owned()).into());
+        }
         let profiles = Profiles::load()?;
         let stored = match (&profile, &profiles.current) {
             (None, None) => None,

@@ -28,7 +28,7 @@ pub struct MailSettings {
     pub portal_url: Option<String>,
 
     /// Sender of mails to users, such as "Acme Rewards <rewards@example.com>" [default: none; required with --smtp-url]
-    #[arg(long, env = "LEDGER_MAIL_FROM", value_name = "ADDRESS")]
+    #[arg(long, env = "LEDGER_MAIL_FROM", value_name = "MAILBOX")]
     pub mail_from: Option<Mailbox>,
 }
 

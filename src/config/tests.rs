@@ -64,12 +64,43 @@ fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
 #[test]
 fn file_values_are_checked_like_flags_and_unknown_keys_are_reported() {
     let refused = |text: &str| with_file(text, &[]).unwrap_err().to_string();
-    assert!(refused("listne = \"x\"").ends_with("the key `listne` is not a setting"));
+    assert!(refused("listne = \"x\"").ends_with(": line 1, column 1: the key `listne` is not a setting"));
     assert!(refused("config = \"x\"").ends_with("the key `config` is not a setting"));
     assert!(refused("listen = \"x\"").starts_with("--listen cannot be \"x\": "));
     assert!(refused("listen = 1.5").ends_with("`listen` has a value of a type that no setting takes"));
     let line = refused("listen = \"127.0.0.1:1\"\ndatabase_url = \"postgres://u:hidden@h/d");
-    assert!(line.contains("line 2 is not TOML") && !line.contains("hidden"), "{line}");
+    assert!(line.contains("line 2, column ") && line.contains("not TOML") && !line.contains("hidden"), "{line}");
+}
+
+#[test]
+fn a_checked_file_has_its_faults_named_by_place_and_without_values() {
+    let checked = |text: &str| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        check_file(file.path()).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(checked("listen = \"127.0.0.1:1\"\n[rate_limits]\nlogin = \"7/1m\"\n"), [""; 0]);
+    let text = "# é\nlistne = \"hidden\"\nlisten =   \"hidden\"\nretry_base = 1.5\nroles = [\"api\", \"hidden-role\"]\npublic_url = \"https://u:hidden@h/?q\"\n";
+    let faults = checked(text);
+    let places =
+        ["line 2, column 1: ", "line 3, column 12: ", "line 4, column 14: ", "line 5, column 9: ", "line 6, column 14: "];
+    assert_eq!(faults.len(), places.len(), "{faults:#?}");
+    for (fault, place) in faults.iter().zip(places) {
+        assert!(fault.starts_with(place), "{fault}");
+    }
+    assert!(faults[1].contains("`listen` has a wrong value: invalid socket address syntax"), "{faults:#?}");
+    assert!(!faults.iter().any(|fault| fault.contains("hidden@") || fault.contains("\"hidden\"")), "{faults:#?}");
+    // Two lines that are not TOML, and settings that contradict each other.
+    let faults = checked("a = \nlisten = hidden\n");
+    assert!(faults.len() == 2 && !faults.concat().contains("hidden"), "{faults:#?}");
+    let faults = checked("pages = \"on\"\nsmtp_url = \"smtps://u:hidden@h\"\n");
+    assert_eq!(faults, ["line 2, column 12: --smtp-url (LEDGER_SMTP_URL) needs --mail-from (LEDGER_MAIL_FROM)"]);
+    let faults = checked("database_url = \"hidden\"");
+    assert!(
+        faults.len() == 1 && faults[0].starts_with("line 1, column 16: --database-url") && !faults[0].contains("hidden"),
+        "{faults:#?}"
+    );
+    assert_eq!(checked("tls_cert = \"a\"").len(), 1);
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::activity::Activity;
 use super::refusal;
 use super::slots::ConnectionSlot;
+use super::socket::Socket;
 use crate::telemetry::Metrics;
 
 /// Time for a client that is still sending to read its last response. Closing a socket with unread data resets it, and the
@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Client connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Socket,
     slot: ConnectionSlot,
     metrics: Metrics,
     /// Unwritten part of the response that replaces the library's own.
@@ -33,7 +33,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, slot: ConnectionSlot, metrics: Metrics) -> Connection {
+    pub fn new(stream: Socket, slot: ConnectionSlot, metrics: Metrics) -> Connection {
         Connection { stream, slot, metrics, refusal: vec![], line: 0, lingering: None }
     }
 
@@ -104,18 +104,14 @@ impl AsyncWrite for Connection {
         if self.replaces(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.activity().wrote(&outcome);
-        outcome
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if slices.first().is_some_and(|head| self.replaces(head)) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.activity().wrote(&outcome);
-        outcome
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

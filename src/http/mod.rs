@@ -1,4 +1,4 @@
-//! HTTP/1.1 server that limits the resources one client can take from the others.
+//! HTTP/1.1 server, plain or under TLS, that limits the resources one client can take from the others.
 //!
 //! HTTP/2 is left to the reverse proxy. A connection carries one request at a time. So the limits on connections, in total
 //! and per source address ([`slots`]), also limit the requests in flight. The size of a head limits their memory.
@@ -8,6 +8,7 @@ mod body;
 mod connection;
 mod refusal;
 mod slots;
+mod socket;
 
 use std::convert::Infallible;
 use std::io;
@@ -27,7 +28,9 @@ use nix::errno::Errno;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, Request, Response};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +39,7 @@ use activity::Activity;
 use body::{RequestBody, ResponseBody};
 use connection::Connection;
 use slots::ConnectionSlots;
+use socket::Socket;
 
 /// Maximum size of a request head, in bytes. A longer one gets 431, or 414 if its request line alone is longer.
 pub const HEAD_LIMIT: usize = 16 * 1024;
@@ -57,14 +61,30 @@ pub struct Limits {
     pub trusted_proxies: Arc<[IpNet]>,
 }
 
+/// Listener, with the configuration of TLS if it speaks TLS.
+#[derive(Debug)]
+pub struct Listener {
+    pub tcp: TcpListener,
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+impl From<TcpListener> for Listener {
+    /// Returns a listener that speaks plain HTTP.
+    fn from(tcp: TcpListener) -> Listener {
+        Listener { tcp, tls: None }
+    }
+}
+
 /// Serves an application until `stop` is cancelled, then finishes the requests in flight.
 ///
 /// # Errors
 /// If the listener has no local address.
-pub async fn serve<E>(listener: TcpListener, limits: Limits, app: E, metrics: Metrics, stop: CancellationToken) -> io::Result<()>
+pub async fn serve<E>(listener: Listener, limits: Limits, app: E, metrics: Metrics, stop: CancellationToken) -> io::Result<()>
 where
     E: Endpoint<Output = Response> + 'static,
 {
+    let Listener { tcp: listener, tls } = listener;
+    let tls = tls.map(TlsAcceptor::from);
     let app = Arc::new(app);
     let local = listener.local_addr()?;
     let slots = ConnectionSlots::new(limits, metrics.clone());
@@ -88,11 +108,14 @@ where
         // Responses are written whole, so none should wait for the acknowledgement of the previous one (Nagle).
         let Ok(()) = stream.set_nodelay(true) else { continue };
         let Some(mut slot) = slots.admit(peer.ip()) else { continue };
-        let (app, metrics, stop, cut) = (app.clone(), metrics.clone(), stop.clone(), cut.clone());
+        let (app, metrics, stop, cut, tls) = (app.clone(), metrics.clone(), stop.clone(), cut.clone(), tls.clone());
+        let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let served = async move {
-            if slot.is_free().await {
-                serve_connection(Connection::new(stream, slot, metrics), app, local, peer, stop).await;
+            if !slot.is_free().await {
+                return;
             }
+            let Some(socket) = Socket::open(stream, slot.activity.clone(), tls, &stop).await else { return };
+            serve_connection(Connection::new(socket, slot, metrics), app, (local, peer, scheme), stop).await;
         };
         connections.spawn(async move { cut.run_until_cancelled_owned(served).await });
     }
@@ -110,12 +133,12 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| matches!(Errno::from_raw(code), Errno::EMFILE | Errno::ENFILE))
 }
 
-async fn serve_connection<E>(connection: Connection, app: Arc<E>, local: SocketAddr, peer: SocketAddr, stop: CancellationToken)
+async fn serve_connection<E>(connection: Connection, app: Arc<E>, ends: (SocketAddr, SocketAddr, Scheme), stop: CancellationToken)
 where
     E: Endpoint<Output = Response> + 'static,
 {
     let activity = connection.activity().clone();
-    let service = service_fn(|request| answer(app.clone(), request, local, peer, activity.clone()));
+    let service = service_fn(|request| answer(app.clone(), request, ends.clone(), activity.clone()));
     let served = http1::Builder::new().max_buf_size(HEAD_LIMIT).serve_connection(TokioIo::new(connection), service);
     let mut served = pin!(served);
     let mut stopping = pin!(stop.cancelled());
@@ -138,8 +161,7 @@ where
 async fn answer<E: Endpoint<Output = Response>>(
     app: Arc<E>,
     request: hyper::Request<Incoming>,
-    local: SocketAddr,
-    peer: SocketAddr,
+    (local, peer, scheme): (SocketAddr, SocketAddr, Scheme),
     activity: Arc<Activity>,
 ) -> Result<hyper::Response<ResponseBody>, Infallible> {
     if !activity.begin_answer() {
@@ -150,7 +172,7 @@ async fn answer<E: Endpoint<Output = Response>>(
     let expects_continue = parts.headers.contains_key(EXPECT);
     let body = RequestBody::new(body, activity.clone());
     let (local, peer) = (LocalAddr(Addr::SocketAddr(local)), RemoteAddr(Addr::SocketAddr(peer)));
-    let request = Request::from_parts((parts, local, peer, Scheme::HTTP).into(), body.for_application());
+    let request = Request::from_parts((parts, local, peer, scheme).into(), body.for_application());
     let response = app.get_response(request).await;
     let mut response: hyper::Response<_> = response.into();
     let has_ended = body.drain(expects_continue).await;

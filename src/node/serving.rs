@@ -7,7 +7,6 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use ledger_events::approval::ApprovalLimits;
 use sqlx::postgres::PgConnectOptions;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,8 +66,9 @@ impl Urls {
     /// Returns the configured URLs, or those of the bound addresses.
     pub fn new(config: &Config, address: Option<SocketAddr>, operator_address: Option<SocketAddr>) -> Urls {
         let address = address.unwrap_or(config.listen);
-        let public = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-        let of_operators = || operator_address.map(|address| format!("http://{address}"));
+        let scheme = if config.tls.tls_cert.is_some() { "https" } else { "http" };
+        let public = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        let of_operators = || operator_address.map(|address| format!("{scheme}://{address}"));
         let console = config.console.console_url.clone().or_else(of_operators).unwrap_or_else(|| public.clone());
         let portal = config.mail.portal_url.clone().unwrap_or_else(|| public.clone());
         Urls { public, console, portal }
@@ -186,7 +186,7 @@ pub struct Connections {
 /// # Errors
 /// If the listener has no local address.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<http::Listener>,
     served: Served,
     state: ApiState,
     connections: Connections,
@@ -198,5 +198,5 @@ pub async fn serve(
     let Served { surface, pages: settings } = served;
     let (heartbeats, stopping) = (state.ledger.heartbeats().clone(), stop.clone());
     let app = app(state, surface, move |api| settings.map(|settings| pages::build(api, settings, heartbeats, stopping)));
-    http::serve(listener, limits, app, metrics, stop).await
+    http::serve(listener.into(), limits, app, metrics, stop).await
 }

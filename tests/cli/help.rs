@@ -9,6 +9,8 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--operator-listen", "LEDGER_OPERATOR_LISTEN", "[default: none: at --listen]"),
     ("--pages", "LEDGER_PAGES", "[default: on]"),
+    ("--tls-cert", "LEDGER_TLS_CERT", "[default: none: the listeners speak plain HTTP]"),
+    ("--tls-key", "LEDGER_TLS_KEY", "[default: none; required with --tls-cert]"),
     ("--connections-per-address", "LEDGER_CONNECTIONS_PER_ADDRESS", "[default: 512]"),
     ("--database-url", "DATABASE_URL", "[default: an embedded Postgres in the data directory]"),
     ("--allow-plain-database", "LEDGER_ALLOW_PLAIN_DATABASE", "[default: false]"),
@@ -39,7 +41,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
         "[default: the public URL; required with --smtp-url on nodes that send mails with --pages off]",
     ),
     ("--mail-from", "LEDGER_MAIL_FROM", "[default: none; required with --smtp-url]"),
-    ("--public-url", "LEDGER_PUBLIC_URL", "[default: http://<listen>]"),
+    ("--public-url", "LEDGER_PUBLIC_URL", "[default: http://<listen>, or https with --tls-cert]"),
     ("--service-name", "LEDGER_SERVICE_NAME", "[default: SERVICE]"),
     ("--roles", "LEDGER_ROLES", "[default: api,projector,fulfilment,delivery]"),
     ("--trusted-proxies", "LEDGER_TRUSTED_PROXIES", "[default: none]"),
@@ -114,6 +116,7 @@ async fn every_command_has_help() {
         "login",
         "logout",
         "profiles",
+        "config",
         "completions",
         "man",
     ] {
@@ -234,6 +237,46 @@ async fn a_wrong_value_stops_the_start_with_one_line() {
         assert_eq!(refused.status.code(), Some(status), "{}", err(&refused));
         assert_eq!(err(&refused), format!("{expected}\n"));
     }
+}
+
+#[tokio::test]
+async fn the_sample_of_the_configuration_file_is_current() {
+    let directory = directory();
+    let printed = run(program(directory.path()).args(["config", "print"])).await;
+    assert!(printed.status.success(), "{}", err(&printed));
+    let kept = std::fs::read_to_string(repository("deploy/rewards-ledger.toml")).unwrap();
+    assert!(out(&printed) == kept, "write it again: rewards-ledger config print > deploy/rewards-ledger.toml");
+    for &(flag, variable, _) in SETTINGS.iter().filter(|(flag, ..)| *flag != "--config") {
+        let key = flag.trim_start_matches('-').replace('-', "_");
+        assert!(kept.contains(&format!("\n#{key} = ")) && kept.contains(&format!("Variable {variable}.")), "{flag}");
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_file_is_checked_without_showing_its_values() {
+    let directory = directory();
+    let file = directory.path().join("node.toml");
+    write_private(&file, "listen = \"127.0.0.1:0\"\n\nlistne = \"secret\"\nretry_base = \"secret\"\n");
+    let shown = file.to_str().unwrap();
+    let named = run(program(directory.path()).args(["config", "check", shown])).await;
+    let by_variable = run(program(directory.path()).args(["config", "check"]).env("LEDGER_CONFIG", shown)).await;
+    let expected = format!(
+        "error: {shown}:3:1: the key `listne` is not a setting\nerror: {shown}:4:14: `retry_base` has a wrong value: a duration \
+         looks like 500ms, 30s, 5m, 1h or 1d\n"
+    );
+    for checked in [named, by_variable] {
+        assert_eq!((checked.status.code(), err(&checked)), (Some(2), expected.clone()));
+    }
+    let json = run(program(directory.path()).args(["config", "check", shown, "--json"])).await;
+    let json: serde_json::Value = serde_json::from_str(&out(&json)).unwrap();
+    assert_eq!((&json["faults"][0]["line"], json["faults"].as_array().unwrap().len()), (&serde_json::json!(3), 2));
+
+    write_private(&file, "listen = \"127.0.0.1:0\"\n");
+    let right = run(program(directory.path()).args(["config", "check", shown])).await;
+    assert_eq!((right.status.code(), out(&right)), (Some(0), format!("{shown}: no fault\n")));
+    let missing = run(program(directory.path()).args(["config", "check", "/nowhere"])).await;
+    assert_eq!(missing.status.code(), Some(2), "{}", err(&missing));
+    assert_eq!(run(program(directory.path()).args(["config", "check"])).await.status.code(), Some(2));
 }
 
 #[tokio::test]

@@ -67,8 +67,44 @@ async fn a_settings_file_that_others_can_read_or_that_is_damaged_is_refused_with
     write_private(&file, "[profiles.a]\napi_secret = \"hidden-two\" oops\n");
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let damaged = run(program(directory.path()).args(["profiles"])).await;
-    assert!(err(&damaged).contains("line 2 is wrong"), "{}", err(&damaged));
-    assert!(!err(&open).contains("hidden") && !err(&damaged).contains("hidden"), "{}{}", err(&open), err(&damaged));
+    assert!(err(&damaged).contains("client.toml: line 2, column 27 is wrong: mend it"), "{}", err(&damaged));
+    // A value of a wrong type, which the parser's own message repeats.
+    write_private(&file, "current = \"a\"\n[profiles]\na = \"hidden-three\"\n");
+    let mistyped = run(program(directory.path()).args(["profiles"])).await;
+    assert!(err(&mistyped).contains("client.toml: line 3, column 5 is wrong"), "{}", err(&mistyped));
+    for refused in [&open, &damaged, &mistyped] {
+        assert!(!err(refused).contains("hidden"), "{}", err(refused));
+    }
+}
+
+#[tokio::test]
+async fn a_secret_without_its_key_is_refused_and_does_not_use_the_profile() {
+    let directory = directory();
+    let folder = directory.path().join(".config/rewards-ledger");
+    std::fs::create_dir_all(&folder).unwrap();
+    let profile = "[profiles.a]\nurl = \"http://127.0.0.1:1\"\napi_key = \"k\"\napi_secret = \"hidden\"\n";
+    write_private(&folder.join("client.toml"), &format!("current = \"a\"\n{profile}"));
+    let mut call = program(directory.path());
+    let refused = run(call.args(["call", "GET", "/api/v1/wallets"]).env("LEDGER_API_SECRET", "hidden-too")).await;
+    assert_eq!(refused.status.code(), Some(2), "{}", err(&refused));
+    let expected = "error: --api-secret (LEDGER_API_SECRET) needs --api-key (LEDGER_API_KEY); leave both out to use a profile\n";
+    assert_eq!(err(&refused), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_secrets_that_others_can_read_is_used_with_a_warning() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let node = Program::start(&database.url, &[]).await;
+    let client = node.client("100.00").await;
+    let file = directory.path().join("kit.json");
+    let kit = serde_json::json!({"url": node.url(), "api_key": client.key, "api_secret": client.secret});
+    write_private(&file, &kit.to_string());
+    for (mode, is_warned) in [(0o600, false), (0o644, true)] {
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let done = run(program(directory.path()).args(["login", "--from"]).arg(&file)).await;
+        assert!(done.status.success(), "{}", err(&done));
+        assert_eq!(err(&done).contains("kit.json holds secrets, and is open to other users (mode 0644)"), is_warned);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,9 +117,18 @@ async fn an_owner_of_the_portal_logs_in_and_gets_a_key_for_this_machine() {
     node.operator(&format!("/accounts/{}/users", client.account_id), user).await;
     let file = directory.path().join("password");
     write_private(&file, password);
-    let mut command = program(directory.path());
-    command.args(["login", "--url", &node.url(), "--email", "ada@example.com", "--json", "--password-file"]).arg(&file);
-    let done = run(&mut command).await;
+    let log_in = || {
+        let mut command = program(directory.path());
+        command.args(["login", "--url", &node.url(), "--email", "ada@example.com", "--json", "--password-file"]).arg(&file);
+        command
+    };
+    // With a file in place of its directory, the profile cannot be written, so no key is created for it.
+    let blocked = directory.path().join("blocked");
+    std::fs::create_dir(&blocked).unwrap();
+    std::fs::write(blocked.join("rewards-ledger"), "").unwrap();
+    let refused = run(log_in().env("XDG_CONFIG_HOME", &blocked)).await;
+    assert!(err(&refused).contains("cannot write"), "{}{}", out(&refused), err(&refused));
+    let done = run(&mut log_in()).await;
     assert!(done.status.success(), "{}", err(&done));
     let done: Value = serde_json::from_str(&out(&done)).unwrap();
     assert_ne!(done["key_prefix"], client.key[..8], "a new key");
@@ -102,5 +147,5 @@ async fn an_owner_of_the_portal_logs_in_and_gets_a_key_for_this_machine() {
         "csv",
     ]);
     let keys = run(admin.env("LEDGER_OPERATOR_TOKEN", crate::support::program::OPERATOR_TOKEN)).await;
-    assert!(out(&keys).contains("rewards-ledger login on "), "{}{}", out(&keys), err(&keys));
+    assert_eq!(out(&keys).matches("rewards-ledger login on ").count(), 1, "{}{}", out(&keys), err(&keys));
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Child;
 
 use super::{directory, err, out, program, run};
-use crate::support::program::DEADLINE;
+use crate::support::program::{DEADLINE, write_private};
 
 /// A running sandbox, once it is ready.
 struct Sandbox {
@@ -139,6 +139,44 @@ async fn a_restarted_sandbox_shows_no_secret_and_still_verifies_webhooks() {
             assert!(!again.contains(value) && !log.contains(value), "{name}");
         }
     }
+}
+
+/// A start that is interrupted while it creates the account leaves a file behind. Nobody has seen the secrets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_after_an_interrupted_one_creates_another_account_and_prints_its_secrets() {
+    let directory = directory();
+    let attempt = directory.path().join("sandbox.attempt");
+    let (first, _) = Sandbox::start(directory.path(), &["--json"]).await.stop().await;
+    assert!(!attempt.exists(), "the first start was not interrupted");
+    write_private(&attempt, "1");
+    let mut sandbox = Sandbox::start(directory.path(), &["--json"]).await;
+    let kit: Value = serde_json::from_str(&sandbox.line().await).unwrap();
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!((&kit["is_new"], &kit["account_id"], &first["account_id"]), (&json!(true), &json!(2), &json!(1)));
+    assert!(!attempt.exists(), "it is complete");
+
+    let client = async |arguments: &[&str]| {
+        let mut command = program(directory.path());
+        command.args(arguments).args(["--json", "--url", kit["url"].as_str().unwrap()]);
+        for (variable, name) in [("LEDGER_API_KEY", "api_key"), ("LEDGER_API_SECRET", "api_secret")] {
+            command.env(variable, kit[name].as_str().unwrap());
+        }
+        run(&mut command).await
+    };
+    let triggered = client(&["trigger", "order.delivered"]).await;
+    assert!(triggered.status.success(), "{}{}", out(&triggered), err(&triggered));
+    let login = json!({"email": kit["portal_email"], "password": kit["portal_password"]});
+    let login = reqwest::Client::new().post(format!("{}/auth/login", kit["url"].as_str().unwrap())).json(&login).send().await;
+    assert_eq!(login.unwrap().status(), 200);
+
+    // The receiver's is the only address of this machine that gets webhooks.
+    let other = r#"{"name": "other", "url": "https://127.0.0.2/hook", "events": ["order.delivered"]}"#;
+    let registered = client(&["call", "POST", "/api/v1/webhooks", other]).await;
+    let registered: Value = serde_json::from_str(&out(&registered)).unwrap();
+    let refused = client(&["trigger", "order.delivered", "--webhook", &registered["body"]["data"]["id"].to_string()]).await;
+    assert!(!refused.status.success(), "{}", out(&refused));
+    assert!(out(&refused).contains("the host's address is not allowed"), "{}{}", out(&refused), err(&refused));
+    sandbox.stop().await;
 }
 
 /// An ordinary node has no accounts of its own, and neither has a sandbox on a database that others share.

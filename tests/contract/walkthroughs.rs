@@ -22,8 +22,11 @@ struct Walked {
 }
 
 impl Walked {
+    /// Returns a file of the run, or of the directory that the guide made for itself.
     fn file(&self, name: &str) -> String {
-        std::fs::read_to_string(self.directory.path().join(name)).unwrap_or_default()
+        let made = std::fs::read_dir(self.directory.path().join("tmp")).unwrap().map(|entry| entry.unwrap().path());
+        let paths = [self.directory.path().join(name)].into_iter().chain(made.map(|path| path.join(name)));
+        paths.into_iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
     }
 
     /// Returns the output and the errors of the commands.
@@ -39,13 +42,17 @@ fn free_address() -> String {
     format!("127.0.0.1:{}", ports.take(100).find(is_free).expect("a free port"))
 }
 
-/// Runs the commands of a guide as a person would: in an empty directory, with an own home directory. Every command must
-/// succeed. Ends what the guide leaves running.
+/// Runs the commands of a guide as a person would, with an own home directory. Every command must succeed, and the guide must
+/// end what it started, and leave nothing outside the directory that it made.
 async fn walk(guide: &str) -> Walked {
     let text = std::fs::read_to_string(repository("docs").join(guide)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     // The embedded server's user enters it as well.
-    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o711)).unwrap();
+    let made = directory.path().join("tmp");
+    std::fs::create_dir(&made).unwrap();
+    for path in [directory.path(), &made] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o711)).unwrap();
+    }
     let commands = blocks(&text, "sh").concat();
     assert!(commands.contains("rewards-ledger serve"), "{guide}");
     std::fs::write(directory.path().join("guide.sh"), format!("set -eu\n{commands}")).unwrap();
@@ -60,8 +67,11 @@ async fn walk(guide: &str) -> Walked {
     for (name, _) in std::env::vars().filter(|(name, _)| is_setting(name)) {
         command.env_remove(name);
     }
-    command.env("LEDGER_DATA_DIR", directory.path().join("default"));
-    command.env("LEDGER_LISTEN", &address).env("LEDGER_URL", format!("http://{address}")).env("PWD", directory.path());
+    command
+        .env("TMPDIR", &made)
+        .env("LEDGER_LISTEN", &address)
+        .env("LEDGER_URL", format!("http://{address}"))
+        .env("PWD", directory.path());
     let output = |name: &str| std::fs::File::create(directory.path().join(name)).unwrap();
     command.stdin(Stdio::null()).stdout(output("stdout")).stderr(output("stderr")).process_group(0);
     let mut shell = command.spawn().unwrap();
@@ -74,15 +84,15 @@ async fn walk(guide: &str) -> Walked {
         panic!("{guide} did not end in time: {}", all());
     };
     let done = done.unwrap();
-    // A second signal would end the sandbox without a graceful stop.
-    if !commands.contains("kill $!") || !done.success() {
-        killpg(group, Signal::SIGTERM).unwrap();
-    }
-    let log = || walked.file("sandbox.log");
-    if log().contains("\"ready\"") {
-        until("the sandbox has stopped", async || log().contains("\"stopped\"")).await;
+    // A signal arrives as long as one process of the group is left.
+    let left = killpg(group, Signal::SIGTERM).is_ok();
+    if left {
+        until("everything has stopped", async || killpg(group, None).is_err()).await;
     }
     assert!(done.success(), "{guide}: {}", all());
+    assert!(!left, "{guide} leaves something running");
+    assert!(walked.file("sandbox.log").contains("\"stopped\""), "{guide}: {}", all());
+    assert!(!walked.directory.path().join(".local").exists(), "{guide} uses the default data directory");
     walked
 }
 

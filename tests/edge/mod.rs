@@ -5,4 +5,5 @@ mod operators;
 mod outages;
 mod refusals;
 mod slow;
+mod tls;
 mod wire;

@@ -18,7 +18,7 @@ async fn get(url: &str, path: &str) -> (StatusCode, String) {
 }
 
 /// Returns the URL of a program's operator listener, from its log line `ready`.
-fn operator_url(program: &Program) -> String {
+pub fn operator_url(program: &Program) -> String {
     let log = program.log();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let ready = lines.into_iter().find(|line| line["message"] == "ready").unwrap();

@@ -91,7 +91,7 @@ impl Stage {
         config.shows_outbox = true;
         config.approval_above = Some(APPROVAL_ABOVE.parse().map_err(anyhow::Error::msg)?);
         config.webhook_ca_file = Some(data_dir.join(receiver::DIRECTORY).join(receiver::CA_FILE));
-        config.webhook_allow_nets = vec!["127.0.0.0/8".parse()?];
+        config.webhook_allow_nets = vec![receiver.address().ip().into()];
         let node = with_progress("starting the node", Node::start_on(&config, database)).await?;
         let address = node.address().context("the node does not listen")?;
         printer.fact("node", &format!("http://{address}  {}", config.roles))?;

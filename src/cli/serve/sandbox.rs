@@ -5,10 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use webhook_client::receiver::{Received, Receiver, ReceiverResponse};
 
 use super::introduction::Introduction;
@@ -31,6 +30,9 @@ const SITE: &str = "sandbox";
 const TOKEN_FILE: &str = "operator.token";
 /// File beside the receiver's certificate that keeps the address and the token of the webhook.
 const WEBHOOK_FILE: &str = "webhook.json";
+/// File in the data directory with the number of the attempt to create the account. It exists from before the creation until
+/// the secrets are printed. So a start after an interrupted one knows that nobody has seen them.
+const ATTEMPT_FILE: &str = "sandbox.attempt";
 
 /// The webhook that leads to the receiver. A restart receives and verifies its deliveries again.
 #[derive(Serialize, Deserialize)]
@@ -51,6 +53,8 @@ pub struct SandboxStart {
     receiver: Option<Receiver>,
     /// Token of the webhook, once it is registered.
     webhook_token: Arc<OnceLock<Secret>>,
+    /// Number of the earlier attempt to create the account that was interrupted, if one was.
+    interrupted: Option<u32>,
 }
 
 impl SandboxStart {
@@ -58,10 +62,14 @@ impl SandboxStart {
     /// database is shared, and its operators create the accounts.
     ///
     /// # Errors
-    /// If the database URL is invalid.
+    /// If the database URL is invalid, or the node would speak TLS.
     pub fn is_wanted(config: &Config) -> anyhow::Result<bool> {
         let is_embedded = config.database.options()?.is_none();
-        Ok(config.sandbox && is_embedded && config.roles.include(Role::Api))
+        let is_wanted = config.sandbox && is_embedded && config.roles.include(Role::Api);
+        if is_wanted && config.tls.files()?.is_some() {
+            bail!("a sandbox on the embedded Postgres calls its own API over plain HTTP: leave out --tls-cert and --tls-key");
+        }
+        Ok(is_wanted)
     }
 
     /// Starts the receiver, and adds to the configuration what the sandbox needs: an operator token, and the receiver's
@@ -84,9 +92,11 @@ impl SandboxStart {
             }
             false => None,
         };
+        let interrupted = interrupted(&data_dir)?;
         let webhook_token = Arc::new(OnceLock::new());
         let listen = kept.as_ref().map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |kept| kept.address);
-        if let Some(kept) = kept {
+        // The next attempt registers a webhook with another token.
+        if let Some(kept) = kept.filter(|_| interrupted.is_none()) {
             _ = webhook_token.set(Secret::new(kept.token)); // it was empty
         }
         let known = webhook_token.clone();
@@ -98,8 +108,9 @@ impl SandboxStart {
                 None
             }
         };
-        trust_receiver(config, &data_dir)?;
-        let users = OneClick::new(SITE);
+        trust_receiver(config, &data_dir, receiver.as_ref().map_or(listen, Receiver::address).ip())?;
+        // The users of an interrupted attempt have passwords that nobody knows.
+        let users = OneClick::new(&interrupted.map_or_else(|| SITE.to_owned(), |last| format!("{SITE}-{}", last + 1)));
         config.one_click = Some(users.clone());
         Ok(SandboxStart {
             data_dir,
@@ -110,11 +121,12 @@ impl SandboxStart {
             public_url: config.public_url.clone(),
             receiver,
             webhook_token,
+            interrupted,
         })
     }
 
     /// Prints what a client needs: of a new sandbox, after creating it, with its secrets; of an earlier one, how to get new
-    /// ones.
+    /// ones. If an earlier start was interrupted before it printed the secrets, creates another account.
     ///
     /// # Errors
     /// If the node refuses a step of the creation.
@@ -130,19 +142,28 @@ impl SandboxStart {
             operator_token_file: self.operator_token_file.clone(),
             data_dir: self.data_dir.clone(),
         };
-        match &accounts["accounts"][0]["id"] {
-            Value::Null => {
-                let (starter, webhook) = self.make(&operator, &base).await?;
-                introduction.of_new(&starter, webhook.as_ref(), &self.users, BALANCE, output)?;
-            }
-            account => introduction.of_existing(account, output)?,
+        let existing = &accounts["accounts"][0]["id"];
+        if !existing.is_null() && self.interrupted.is_none() {
+            return Ok(introduction.of_existing(existing, output)?);
         }
-        Ok(())
+        let attempt = self.interrupted.map_or(1, |last| last + 1);
+        let file = self.data_dir.join(ATTEMPT_FILE);
+        private::write(&file, &attempt.to_string())?;
+        let (starter, webhook) = self.make(attempt, &operator, &base).await?;
+        introduction.of_new(&starter, webhook.as_ref(), &self.users, BALANCE, output)?;
+        std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))
     }
 
-    async fn make(&self, operator: &Client, base: &Url) -> anyhow::Result<(Starter, Option<(StarterWebhook, String)>)> {
+    async fn make(
+        &self,
+        attempt: u32,
+        operator: &Client,
+        base: &Url,
+    ) -> anyhow::Result<(Starter, Option<(StarterWebhook, String)>)> {
         let silent = |_: &str, _: &str, _: u16, _: &str| Ok(());
-        let starter = Starter::make(operator, ACCOUNT, (BALANCE, "SANDBOX-OPENING"), &silent).await?;
+        // A reference is for one funding.
+        let opening = if attempt == 1 { "SANDBOX-OPENING".to_owned() } else { format!("SANDBOX-OPENING-{attempt}") };
+        let starter = Starter::make(operator, ACCOUNT, (BALANCE, &opening), &silent).await?;
         users(operator, starter.account, &self.users).await?;
         let Some(receiver) = &self.receiver else { return Ok((starter, None)) };
         let url = format!("https://{}/webhooks", receiver.address());
@@ -150,7 +171,7 @@ impl SandboxStart {
         let kept = Kept { address: receiver.address(), token: webhook.token.expose().to_owned() };
         let file = self.data_dir.join(receiver::DIRECTORY).join(WEBHOOK_FILE);
         private::write(&file, &serde_json::to_string(&kept)?)?;
-        _ = self.webhook_token.set(webhook.token.clone()); // a new sandbox has no other
+        _ = self.webhook_token.set(webhook.token.clone()); // it was empty
         Ok((starter, Some((webhook, url))))
     }
 
@@ -171,9 +192,20 @@ fn own_token(config: &mut Config, file: &Path) -> anyhow::Result<Secret> {
     config.operator_token.read_strong()?.context("the operator token is empty")
 }
 
-/// Lets the node send webhooks to the receiver, in addition to those that the configuration allows.
-fn trust_receiver(config: &mut Config, data_dir: &Path) -> anyhow::Result<()> {
-    config.webhook_allow_nets.push("127.0.0.0/8".parse()?);
+/// Returns the number of the attempt that was interrupted, if one was.
+fn interrupted(data_dir: &Path) -> anyhow::Result<Option<u32>> {
+    let file = data_dir.join(ATTEMPT_FILE);
+    match std::fs::read_to_string(&file) {
+        Ok(number) => Ok(Some(number.trim().parse().with_context(|| format!("{} is not a number", file.display()))?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// Lets the node send webhooks to the receiver, in addition to those that the configuration allows. `listen` receives at the
+/// same address.
+fn trust_receiver(config: &mut Config, data_dir: &Path, address: IpAddr) -> anyhow::Result<()> {
+    config.webhook_allow_nets.push(address.into());
     let own = data_dir.join(receiver::DIRECTORY).join(receiver::CA_FILE);
     let Some(configured) = config.webhook_ca_file.take() else {
         config.webhook_ca_file = Some(own);
