@@ -19,6 +19,7 @@ mod lists;
 mod log;
 mod pages;
 mod payouts;
+mod pooler;
 mod reconciliation;
 mod recovery;
 mod rollout;
