@@ -11,6 +11,7 @@ mod edge;
 mod erasure;
 mod export;
 mod failover;
+mod faults;
 mod fulfilment;
 mod history;
 mod keys;
