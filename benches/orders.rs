@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use embedded_postgres::Server;
+use ledger_database::PgConnectOptions;
 use serde_json::json;
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 use support::costs::{Cost, Meter};
 use support::load::{Client, Connection, Measured};
 use support::plot::{Bars, Lines};

@@ -10,11 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ledger_database::PgConnectOptions;
 use poem::http::Method;
 use rewards_ledger::pages;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use support::Serve;
 use support::long_lists::{self, LongLists};
 use support::report::Report;

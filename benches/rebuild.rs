@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ledger_projections::Inline;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::AssertSqlSafe;
 use support::report::Report;
 use support::table::thousands;
 

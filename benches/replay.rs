@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ledger_database::PgConnectOptions;
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::wallet::Wallet;
 use ledger_events::{Event, Money, OrderId, Recorded, WalletId};
@@ -17,8 +18,6 @@ use ledger_projections::{state, wallets};
 use rewards_ledger::export::selection::Range;
 use rewards_ledger::export::{ExportError, ExportFile, Plan, Selection, line, read};
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use support::report::Report;
 use support::table::thousands;
 

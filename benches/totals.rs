@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Utc};
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use rust_decimal::Decimal;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, PgConnection};
 use support::report::Report;
 use support::table::{mebibytes, millis, thousands};
 use support::{Serve, load};

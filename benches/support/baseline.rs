@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use ledger_database::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::load::Measured;

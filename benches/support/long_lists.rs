@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
+use ledger_database::PgConnectOptions;
 use rewards_ledger::audit::{Rebuild, rebuild};
 use serde_json::json;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{Serve, load};
 

@@ -27,11 +27,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use embedded_postgres::Server;
 use futures::StreamExt;
+use ledger_database::PgConnectOptions;
 use rewards_ledger::embedded;
 use rewards_ledger::secrets::seal::Keyring;
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
+use sqlx::{AssertSqlSafe, PgExecutor};
 
 /// Limits that are counted like any others but never reached.
 pub const RATE_LIMITS: &str = "orders=1000000000/60s,general=1000000000/1h";

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use chrono::Utc;
 use embedded_postgres::Server;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection};
+use ledger_database::PgConnectOptions;
+use sqlx::Connection;
 
 use super::{Stolen, arguments, machine, section, table};
 

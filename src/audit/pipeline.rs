@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::{Inline, deliveries, totals};
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 
 use super::{AuditError, Progress, shadow};

@@ -10,12 +10,11 @@ mod swap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::listing::maintain;
 use ledger_projections::{Inline, deliveries as delivery_projection, totals};
 use serde::Serialize;
-use sqlx::postgres::PgConnectOptions;
 
 use super::pipeline::{Part, Reached, advance};
 use super::tables::{Rows, Table, table};

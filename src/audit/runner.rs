@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::Actor;
-use sqlx::postgres::PgConnectOptions;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,6 @@
 //! The schema `shadow`, in which a rebuild prepares its tables, and the functions for swapping them.
 
-use ledger_database::{Connector, PgConnection};
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::{Connector, PgConnectOptions, PgConnection};
 
 const FUNCTIONS: &str = include_str!("shadow.sql");
 

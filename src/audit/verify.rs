@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use ledger_database::{Connector, PgConnection};
+use ledger_database::{Connector, PgConnectOptions, PgConnection};
 use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
-use sqlx::postgres::PgConnectOptions;
 
 use ledger_projections::listing::maintain;
 use ledger_projections::{deliveries as delivery_projection, totals};

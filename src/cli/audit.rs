@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use ledger_database::PgPool;
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::{PgConnectOptions, PgPool};
 use tokio::sync::watch;
 
 use super::offline::{self, OfflineArgs};

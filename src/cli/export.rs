@@ -7,10 +7,9 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::{AccountId, Event, Position, ShardId};
 use serde_json::json;
-use sqlx::postgres::PgConnectOptions;
 
 use super::escape::Escaping;
 use super::output::{Bar, Output};

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use embedded_postgres::PinnedRelease;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use ledger_database::PgConnectOptions;
+use sqlx::postgres::PgSslMode;
 
 use super::ConfigError;
 use super::values::secret;
@@ -16,9 +16,15 @@ use crate::secrets::seal::Secret;
 /// Settings that locate the database; shared by every command that needs one.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseSettings {
-    /// URL of the Postgres database [default: an embedded Postgres in the data directory]
+    /// URL of the Postgres database; several hosts as in postgres://h1,h2/db?target_session_attrs=read-write [default: an
+    /// embedded Postgres in the data directory]
     #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub database_url: Option<Secret>,
+
+    /// URL of the database around a pooler in transaction mode such as PgBouncer, to which the database URL then leads;
+    /// the writer, LISTEN, locks and commands use it [default: the database URL]
+    #[arg(long, env = "DIRECT_DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
+    pub direct_url: Option<Secret>,
 
     /// Allow a remote database without sslmode=verify-full; only on a network that nobody else uses
     #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
@@ -55,7 +61,13 @@ impl DatabaseSettings {
     /// If the URL is not a Postgres URL, or leads to another machine without `sslmode=verify-full`. The message does not
     /// repeat the URL, because it may hold a password.
     pub fn options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
-        self.postgres_options(self.database_url.as_ref(), "--database-url", "DATABASE_URL")
+        let options = self.postgres_options(self.database_url.as_ref(), "--database-url", "DATABASE_URL")?;
+        let direct = self.postgres_options(self.direct_url.as_ref(), "--direct-url", "DIRECT_DATABASE_URL")?;
+        match (options, direct) {
+            (Some(options), Some(direct)) => Ok(Some(options.pooled(direct))),
+            (None, Some(_)) => Err(ConfigError("--direct-url (DIRECT_DATABASE_URL) needs --database-url (DATABASE_URL)".into())),
+            (options, None) => Ok(options),
+        }
     }
 
     /// Returns the connection options of the role that migrates, or none if `--migration-url` is not set.
@@ -75,8 +87,9 @@ impl DatabaseSettings {
     ) -> Result<Option<PgConnectOptions>, ConfigError> {
         let Some(url) = url else { return Ok(None) };
         let options = postgres_options(url, flag, variable)?;
-        if !self.allow_plain_database && !is_protected(&options) {
-            let host = options.get_host();
+        let exposed = options.hosts().iter().find(|host| !is_protected(host));
+        if let Some(host) = exposed.filter(|_| !self.allow_plain_database) {
+            let host = host.get_host();
             return Err(ConfigError(format!(
                 "{flag} ({variable}) leads to {host} without sslmode=verify-full, so anyone on the network path can read and \
                  change everything: add sslmode=verify-full to the URL (and sslrootcert=FILE for your own certificate \
@@ -87,9 +100,9 @@ impl DatabaseSettings {
     }
 }
 
-/// Returns whether the connection is safe from anyone on the network path. Either it stays on this machine, or TLS verifies
+/// Returns whether connections to a host are safe from anyone on the network path. Either it stays on this machine, or TLS verifies
 /// the server's name. Any `sslmode` other than `verify-full` accepts a certificate of another server, or none.
-fn is_protected(options: &PgConnectOptions) -> bool {
+fn is_protected(options: &sqlx::postgres::PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let is_local = options.get_socket().is_some()
@@ -100,10 +113,5 @@ fn is_protected(options: &PgConnectOptions) -> bool {
 }
 
 fn postgres_options(url: &Secret, flag: &str, variable: &str) -> Result<PgConnectOptions, ConfigError> {
-    let text = url.expose();
-    let is_postgres = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let options = PgConnectOptions::from_str(text).ok().filter(|_| is_postgres);
-    options.ok_or_else(|| {
-        ConfigError(format!("{flag} ({variable}) is not a URL such as postgres://user:password@host:5432/database"))
-    })
+    url.expose().parse::<PgConnectOptions>().map_err(|error| ConfigError(format!("{flag} ({variable}) {error}")))
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ledger_database::{Connector, PgConnection};
+use ledger_database::{Connector, PgConnectOptions, PgConnection};
 use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
@@ -19,7 +19,6 @@ use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
 use ledger_projections::listing::maintain;
 use ledger_projections::{Inline, ProjectionError, deliveries};
 use serde::Serialize;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 

@@ -13,9 +13,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_database::{Connector, PgConnection, PgPool, is_plan_outdated};
+use ledger_database::{Connector, PgConnectOptions, PgConnection, PgPool, is_plan_outdated};
 use ledger_events::ShardId;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Database role of the service. On the table `events` it may only insert and select.
@@ -67,6 +66,11 @@ const BY_KEY: [(&str, &str); 6] = [
     ("enable_mergejoin", "off"),
     ("enable_material", "off"),
 ];
+
+/// Adds the settings of every connection with a session of its own, which a pooler must not lend to others.
+fn dedicated(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
+    runtime(&options.direct(), name)
+}
 
 fn runtime(options: &PgConnectOptions, name: &'static str) -> PgConnectOptions {
     options.clone().application_name(name).options([
@@ -133,7 +137,7 @@ pub fn delivery(options: &PgConnectOptions) -> Delivery {
         let options = options.clone().options(BY_KEY).options([("plan_cache_mode", mode), ("jit", "off")]);
         patient(&options, name, "3000")
     };
-    let dedicated = |name| DedicatedConnection::new(connector(options(name, "force_generic_plan"), LOOKUP));
+    let dedicated = |name| DedicatedConnection::new(connector(options(name, "force_generic_plan").direct(), LOOKUP));
     let pool = connector(options("rewards-ledger delivery", "force_custom_plan"), LOOP);
     Delivery {
         pool: PgPool::new(pool, DELIVERY_CONNECTIONS),
@@ -150,7 +154,7 @@ pub fn work(options: &PgConnectOptions) -> PgPool {
 /// Returns the connection for keys and rate limits, which every request needs. Commits are asynchronous, so no request
 /// waits for the disk. A crash of the database may forget the last counted requests; a crash of a node forgets none.
 pub fn gate(options: &PgConnectOptions) -> DedicatedConnection {
-    let options = runtime(options, "rewards-ledger gate").options([
+    let options = dedicated(options, "rewards-ledger gate").options([
         ("jit", "off"), // JIT compilation would take longer than the statement
         ("idle_in_transaction_session_timeout", "3000"),
         ("synchronous_commit", "off"),
@@ -185,7 +189,7 @@ pub fn tree(options: &PgConnectOptions) -> DedicatedConnection {
 }
 
 fn catching_up(options: &PgConnectOptions, name: &'static str) -> DedicatedConnection {
-    let options = runtime(options, name).options([
+    let options = dedicated(options, name).options([
         ("jit", "off"),
         // A node that freezes loses its projection to another node.
         ("idle_in_transaction_session_timeout", "3000"),
@@ -205,7 +209,7 @@ pub fn writer_reading(options: &PgConnectOptions, shard: ShardId) -> Connector {
 }
 
 fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Connector {
-    let options = runtime(options, name)
+    let options = dedicated(options, name)
         .options([("ledger.shard", shard.to_string())])
         .options([
             ("synchronous_commit", "on"),
@@ -219,14 +223,14 @@ fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Co
 
 /// Returns the connection for NOTIFY. Its commits need not be on disk.
 pub fn notifier(options: &PgConnectOptions) -> DedicatedConnection {
-    let options = runtime(options, "rewards-ledger notifier").options([("synchronous_commit", "off")]);
+    let options = dedicated(options, "rewards-ledger notifier").options([("synchronous_commit", "off")]);
     DedicatedConnection { plans_are_kept: true, ..DedicatedConnection::new(connector(options, LOOKUP)) }
 }
 
 /// Returns the options for LISTEN. sqlx makes this connection itself and sets no deadlines, so the listener must detect
 /// silence.
 pub fn listener(options: &PgConnectOptions) -> PgConnectOptions {
-    runtime(options, "rewards-ledger listener").options([("statement_timeout", LOOKUP.statement)])
+    dedicated(options, "rewards-ledger listener").options([("statement_timeout", LOOKUP.statement)])
 }
 
 /// Individual error codes of transient states.

@@ -53,9 +53,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::{AccountId, ApprovalId, OrderId, PayoutId, ShardId, WalletId};
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 

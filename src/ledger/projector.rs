@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::account::CredentialEvent;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::listing::maintain;
 use ledger_projections::{deliveries, low_balance, totals};
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

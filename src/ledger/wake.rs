@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_database::PgConnectOptions;
 use ledger_events::{AccountId, ShardId, WebhookId};
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{Acquire, ConnectOptions};
+use sqlx::Acquire;
+use sqlx::postgres::PgListener;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -210,8 +211,7 @@ impl Wake {
         node: &str,
         heartbeat: &Heartbeat,
     ) -> Result<(), sqlx::Error> {
-        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(TO_LISTEN).connect_lazy_with(options.clone());
-        let mut listener = PgListener::connect_with(&pool).await?;
+        let mut listener = options.listener(TO_LISTEN).await?;
         let channels = self.topics().map(|topic| topic.channel).into_iter().chain([NODES]);
         let listening = tokio::time::timeout(TO_LISTEN, listener.listen_all(channels)).await;
         let ended = match listening {

@@ -13,9 +13,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger_database::{Connector, PgConnection, is_plan_outdated};
+use ledger_database::{Connector, PgConnectOptions, PgConnection, is_plan_outdated};
 use ledger_events::ShardId;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 

@@ -1,7 +1,6 @@
 //! Division of a node's database connections among its tasks, and the check that the database allows as many.
 
-use ledger_database::Connector;
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::{Connector, PgConnectOptions};
 
 use crate::config::{Role, Roles};
 use crate::ledger::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
@@ -73,7 +72,7 @@ impl Budget {
     /// Returns [`BudgetError`] when there are too few or too many connections, or when the database fails.
     pub async fn check(options: &PgConnectOptions, given: u32, roles: &Roles) -> Result<Budget, BudgetError> {
         let settings = [("role", RUNTIME_ROLE), ("statement_timeout", "10000")];
-        let options = options.clone().application_name("rewards-ledger start").options(settings);
+        let options = options.direct().application_name("rewards-ledger start").options(settings);
         let mut connection = Connector::new(options, std::time::Duration::from_secs(11)).connect().await?;
         let (shards, allowed, in_use): (i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM log_head),

@@ -5,7 +5,7 @@
 //! instead of reading an empty ledger.
 
 use embedded_postgres::{Address, Server, Settings, has_cluster, running};
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::PgConnectOptions;
 
 use super::NodeError;
 use crate::config::DatabaseSettings;
@@ -75,8 +75,10 @@ impl Database {
     }
 
     fn at(address: &Address, server: Option<Server>) -> Result<Database, NodeError> {
-        let options = address.url(SERVICE_ROLE, DATABASE).parse()?;
-        let migration = Some(address.url(OWNER_ROLE, DATABASE).parse()?);
+        let options = |role| {
+            address.url(role, DATABASE).parse::<PgConnectOptions>().map_err(|error| sqlx::Error::Configuration(error.into()))
+        };
+        let (options, migration) = (options(SERVICE_ROLE)?, Some(options(OWNER_ROLE)?));
         Ok(Database { options, migration, is_embedded: true, server })
     }
 
@@ -124,8 +126,12 @@ impl Database {
     }
 }
 
-/// Returns whether the database refused a statement because of a missing privilege (SQLSTATE 42501).
+/// Returns whether a privilege is missing: the check before the first migration found that, or the database refused a
+/// statement (SQLSTATE 42501).
 fn is_forbidden(error: &SchemaError) -> bool {
+    if matches!(error, SchemaError::Lacking { .. }) {
+        return true;
+    }
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
         if let Some(sqlx::Error::Database(refusal)) = error.downcast_ref() {

@@ -140,6 +140,7 @@ mod tests {
     fn config(data_dir: &Path) -> Config {
         let database = DatabaseSettings {
             database_url: None,
+            direct_url: None,
             allow_plain_database: false,
             migration_url: None,
             data_dir: data_dir.to_owned(),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use ledger_database::PgConnectOptions;
 use ledger_events::approval::ApprovalLimits;
-use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

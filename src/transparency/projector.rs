@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::ShardId;
-use sqlx::postgres::PgConnectOptions;
 use tokio_util::sync::CancellationToken;
 use transparency_log::checkpoint::{Checkpoint, Trust};
 use transparency_log::merkle::leaf_hash;

@@ -6,7 +6,6 @@ use ledger_events::Actor;
 use rewards_ledger::api::error::Code;
 use rewards_ledger::ledger::{FIRST_SHARD, Origin, WriteError, commands};
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
 
 use crate::support::node::{Node, Setup, TestResponse};
 use crate::support::postgres::set_read_only;

@@ -97,7 +97,7 @@ async fn probes_documents_and_pages_need_no_key() {
 #[tokio::test]
 async fn a_log_that_can_be_changed_is_not_ready() {
     let node = Node::start().await;
-    let mut owner = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    let mut owner = node.options.connect().await.unwrap();
     sqlx::query("ALTER TABLE events DISABLE TRIGGER events_append_only").execute(&mut owner).await.unwrap();
     let answer = node.send(node.request("GET", "/readyz")).await;
     let error = answer.refused(503, "E_UNAVAILABLE");

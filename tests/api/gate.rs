@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::PgConnectOptions;
 use ledger_events::{AccountId, UserId};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -12,8 +13,6 @@ use rewards_ledger::access::gate::{self, GateRequest, PresentedCredentials, Verd
 use rewards_ledger::access::limits::{Quota, Rule};
 use rewards_ledger::access::rate_limits::{RateLimit, RateLimits};
 use rewards_ledger::ledger::connect::{self, DedicatedConnection};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
 use crate::support::ledger::keyring;

@@ -4,7 +4,6 @@ use rewards_ledger::api;
 use rewards_ledger::ledger::expiry::KeyWalk;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use sqlx::ConnectOptions;
 
 use super::metrics::counted;
 use crate::support::node::{AMPLE_LIMITS, Node, Setup};

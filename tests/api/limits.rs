@@ -6,7 +6,6 @@ use chrono::Utc;
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::ledger::expiry;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
 
 use crate::support::node::{AMPLE_LIMITS, Client, Node, TestResponse};
 

@@ -2,7 +2,6 @@
 
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
 
 use crate::support::node::{Node, Setup};
 

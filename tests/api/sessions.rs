@@ -7,7 +7,6 @@ use rewards_ledger::access::tokens::{AccessTokens, Claims};
 use rewards_ledger::access::{Lane, sessions};
 use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
 
 use crate::support::ledger::keyring;
 use crate::support::node::{AMPLE_LIMITS, Node, PASSWORD, TestResponse, User};

@@ -9,7 +9,7 @@ use crate::support::shop::Shop;
 async fn a_difference_is_reported_and_repaired() {
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
-    let url = shop.options.to_url_lossy().to_string();
+    let url = shop.options.hosts()[0].to_url_lossy().to_string();
     let command = |arguments: &[&str]| {
         let mut command = program(directory.path());
         command.args(arguments).env("DATABASE_URL", &url);

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use embedded_postgres::running;
+use ledger_database::PgConnectOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rewards_ledger::embedded::{DATABASE, OWNER_ROLE};
 use serde_json::Value;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 

@@ -1,9 +1,8 @@
 //! Settings with which a node refuses to start: an end of v1 before the date promised to clients, and a weak operator
 //! token.
 
+use ledger_database::PgConnectOptions;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
 use super::{err, run};
 use crate::support::postgres;

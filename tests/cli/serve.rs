@@ -125,8 +125,8 @@ async fn requests_accepted_before_sigterm_are_answered() {
     let database = postgres::database().await;
     let mut served = Program::start(&database.url, &[]).await;
     // Holding the head keeps requests in flight while the signal arrives.
-    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let options: ledger_database::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = options.connect().await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
 
@@ -174,8 +174,8 @@ async fn orders_that_were_accepted_before_sigterm_are_answered() {
     let client = served.client("1000.00").await;
     let body = json!({"product_id": served.product(0).await, "denomination": 10, "quantity": 1});
     assert_eq!(served.call(&client, "POST", "/orders", None, &body).await.unwrap().0, 201);
-    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let options: ledger_database::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = options.connect().await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
 
@@ -187,7 +187,7 @@ async fn orders_that_were_accepted_before_sigterm_are_answered() {
     let mut placing = vec![place()];
     until_locked_out(&options, "rewards-ledger writer").await;
     placing.extend((1..8).map(|_| place()));
-    let pool = sqlx::PgPool::connect_lazy_with(options.clone());
+    let pool = sqlx::PgPool::connect_lazy_with(options.hosts()[0].clone());
     // Nine, including the first order, which is already answered.
     let charged = "SELECT used = 9 FROM rate_windows WHERE key LIKE 'orders credential%'";
     until_true("all have passed the gate", &pool, charged).await;
@@ -208,8 +208,8 @@ async fn orders_that_were_accepted_before_sigterm_are_answered() {
 async fn a_second_signal_ends_at_once() {
     let (directory, database) = (directory(), postgres::database().await);
     let mut served = Program::start(&database.url, &[]).await;
-    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let options: ledger_database::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = options.connect().await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut command = program(directory.path());

@@ -53,7 +53,7 @@ async fn what_a_client_wrote_does_nothing_to_a_terminal() {
     let order = PlaceOrder { client_reference: Some(HOSTILE.to_owned()), ..shop.customer.order("10.00", 1) };
     let CommandResult::Order(placed) = ledger::run(&shop.ledger, Ask::PlaceOrder(order)).await else { panic!() };
     let head: i64 = sqlx::query_scalar("SELECT position FROM log_head").fetch_one(shop.pool()).await.unwrap();
-    let url = shop.options.to_url_lossy().to_string();
+    let url = shop.options.hosts()[0].to_url_lossy().to_string();
     let id = placed.order.id;
     for arguments in [
         format!("show order {id}"),
@@ -150,7 +150,7 @@ async fn an_export_that_takes_its_time_shows_a_bar() {
     }
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
-    let url = shop.options.to_url_lossy().to_string();
+    let url = shop.options.hosts()[0].to_url_lossy().to_string();
     let file = directory.path().join("log.ndjson");
     let path = file.to_str().unwrap();
     for (arguments, has_bar) in [
@@ -177,7 +177,7 @@ async fn a_rebuild_that_takes_its_time_shows_a_bar() {
     }
     let (directory, shop) = (directory(), Shop::open().await);
     shop.history().await;
-    let url = shop.options.to_url_lossy().to_string();
+    let url = shop.options.hosts()[0].to_url_lossy().to_string();
     let mut command = at_a_terminal(directory.path(), "rebuild --all");
     let rebuilt = run_held_up(&shop, command.env("DATABASE_URL", &url)).await;
     let told = out(&rebuilt);

@@ -171,7 +171,7 @@ async fn a_token_command_with_an_unknown_outcome_prints_what_to_do() {
     let tokens = Tokens::open().await;
     assert_eq!(tokens.succeeds(&["list"]).await, json!({"tokens": []}));
     let (proxy, through) = Proxy::before(&tokens.database.url).await;
-    let through = through.to_url_lossy();
+    let through = through.hosts()[0].to_url_lossy();
     proxy.set(NextCommit::LosesItsAnswerForLong);
     let created = run(&mut tokens.command_by(through.as_str(), &["create", "Ada", "--role", "admin"])).await;
     assert!(!created.status.success() && created.stdout.is_empty(), "{}", out(&created));

@@ -55,7 +55,7 @@ async fn more_endpoints_than_descriptors_all_get_their_deliveries() {
 
     let (_ca, reach) = reach(&receiver);
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
-    let program = Program::with_descriptors(DESCRIPTORS, shop.options.to_url_lossy().as_str(), &arguments).await;
+    let program = Program::with_descriptors(DESCRIPTORS, shop.options.hosts()[0].to_url_lossy().as_str(), &arguments).await;
     // A visitor with a new connection is answered in the meantime, with an answer that needs the database.
     let visitor = reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(60)).build().unwrap();
     let mut most = 0;
@@ -116,7 +116,7 @@ async fn memory_does_not_grow_with_the_backlog() {
     };
     let (_ca, reach) = reach(&receiver);
     let arguments: Vec<&str> = reach.iter().map(String::as_str).chain(["--roles", "api,delivery"]).collect();
-    let program = Program::start(shop.options.to_url_lossy().as_str(), &arguments).await;
+    let program = Program::start(shop.options.hosts()[0].to_url_lossy().as_str(), &arguments).await;
     let memory_after = async |wanted: i64| {
         until("the deliveries are delivered", async || count(shop.pool(), DELIVERED).await >= wanted).await;
         peak_memory(program.id()).unwrap()

@@ -126,8 +126,8 @@ async fn connections_per_address_are_limited_except_for_a_trusted_proxy() {
 async fn a_connection_being_answered_is_never_evicted() {
     let database = postgres::database().await;
     let program = Program::start(&database.url, &["--roles", "api", "--connections-per-address", "4"]).await;
-    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let options: ledger_database::PgConnectOptions = database.url.parse().unwrap();
+    let mut connection = options.connect().await.unwrap();
     let mut lock = sqlx::Connection::begin(&mut connection).await.unwrap();
     sqlx::query("SELECT position FROM log_head FOR UPDATE").execute(&mut *lock).await.unwrap();
     let accounts = format!("{}/admin/v1/accounts", program.url());

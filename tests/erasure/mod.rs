@@ -24,7 +24,7 @@ const IBAN: &str = "DE89370400440532013000";
 
 /// Runs `rewards-ledger …` on a node's database. Returns its exit status, stdout and stderr.
 async fn shell(node: &Node, arguments: &[&str]) -> (Option<i32>, String, String) {
-    on(node.options.to_url_lossy().as_str(), arguments).await
+    on(node.options.hosts()[0].to_url_lossy().as_str(), arguments).await
 }
 
 /// Runs `rewards-ledger …` on the database at this URL. Returns its exit status, stdout and stderr.

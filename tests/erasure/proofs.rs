@@ -73,7 +73,7 @@ impl Proofs {
     async fn export(&self, node: &Node, name: &str) {
         let mut command = program(self.directory.path());
         command.current_dir(self.directory.path()).args(["events", "export", "--out", name]);
-        let done = run(command.env("DATABASE_URL", node.options.to_url_lossy().to_string())).await;
+        let done = run(command.env("DATABASE_URL", node.options.hosts()[0].to_url_lossy().to_string())).await;
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 }

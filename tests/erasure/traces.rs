@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rewards_ledger::secrets::seal::random_secret;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::support::node::Node;
 

@@ -13,14 +13,14 @@ use crate::support::proxy::{NextCommit, Proxy};
 async fn an_erasure_with_an_unknown_outcome_prints_what_to_do() {
     let node = Node::start().await;
     let setup = node.setup().await;
-    let (proxy, through) = Proxy::before(node.options.to_url_lossy().as_str()).await;
+    let (proxy, through) = Proxy::before(node.options.hosts()[0].to_url_lossy().as_str()).await;
     for (next, is_carried_out) in [(NextCommit::LosesItsAnswerForLong, true), (NextCommit::IsLostForLong, false)] {
         let id = beneficiary(&node, &setup, MARKER, &format!("{next:?}")).await;
         let head = node.head().await;
         proxy.set_away(false);
         proxy.set(next);
         let arguments = ["erase", "beneficiary", &id.to_string(), "--reason", "they asked for it", "--yes"];
-        let (status, told, problem) = on(through.to_url_lossy().as_str(), &arguments).await;
+        let (status, told, problem) = on(through.hosts()[0].to_url_lossy().as_str(), &arguments).await;
         assert_eq!((status, &*told), (Some(1), ""), "{problem}");
         let last = problem.lines().last().unwrap();
         let (unknown, to_do) = last.split_once(": run ").unwrap_or_else(|| panic!("{problem}"));

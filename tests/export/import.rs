@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::TryStreamExt;
+use ledger_database::PgConnectOptions;
 use ledger_events::Event;
 use ledger_events::operator::OperatorRole;
 use ledger_events::replay::ReplayKind;
@@ -17,8 +18,7 @@ use rewards_ledger::ledger::{Command, CommandResult, Ledger, SchemaError, comman
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::Value;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 

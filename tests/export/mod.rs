@@ -13,9 +13,9 @@ mod receipts;
 
 use std::path::Path;
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::export::{ExportFile, Manifest, Plan, Selection, selection::Range};
 use rewards_ledger::ledger::{FIRST_SHARD, connect, reader};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 use tokio::process::Command;
 
@@ -49,7 +49,7 @@ async fn export(options: &PgConnectOptions, path: &Path) -> Manifest {
 
 fn command(directory: &Path, options: &PgConnectOptions, arguments: &[&str]) -> Command {
     let mut command = program(directory);
-    command.args(arguments).env("DATABASE_URL", options.to_url_lossy().as_str());
+    command.args(arguments).env("DATABASE_URL", options.hosts()[0].to_url_lossy().as_str());
     command
 }
 

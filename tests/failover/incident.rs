@@ -21,7 +21,7 @@ pub async fn log(api: &Program, arguments: &[&str]) -> Result<Value, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn verify_names_the_missing_events_and_an_incident_lets_the_log_continue() {
     let (shop, more, less, signed, common) = failed_over().await;
-    let api = Program::start(shop.options.to_url_lossy().as_str(), &["--roles", "api"]).await;
+    let api = Program::start(shop.options.hosts()[0].to_url_lossy().as_str(), &["--roles", "api"]).await;
     let incident = ["incident", "--reason", "the disk of the primary failed"];
     let early = log(&api, &incident).await.unwrap_err();
     assert!(early.contains("no node refuses"), "{early}");

@@ -2,6 +2,7 @@
 //! has seen.
 
 mod followers;
+mod hosts;
 mod incident;
 mod signers;
 mod standby;

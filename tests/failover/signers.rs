@@ -125,7 +125,7 @@ async fn a_refusal_holds_under_another_origin_until_an_incident_ends_it() {
     std::fs::rename(&kept, &more.state).unwrap();
     assert_eq!(less.newest().await.size, common, "nothing was signed");
 
-    let api = Program::start(shop.options.to_url_lossy().as_str(), &["--roles", "api"]).await;
+    let api = Program::start(shop.options.hosts()[0].to_url_lossy().as_str(), &["--roles", "api"]).await;
     let recorded = log(&api, &["incident", "--reason", "the disk of the primary failed"]).await.unwrap();
     assert_eq!(step(&less_moved).await.unwrap(), SigningStep::Waiting);
     assert!(more_moved.grow().await > signed);

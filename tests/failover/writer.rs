@@ -1,12 +1,11 @@
 //! The writer's cache across a failover.
 
 use chrono::Utc;
-use ledger_database::Connector;
+use ledger_database::{Connector, PgConnectOptions};
 use ledger_events::{Rejection, WalletId};
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::head::Head;
 use rewards_ledger::ledger::{Command, WriteError, commands};
-use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
 use crate::support::failover::Standby;

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use chrono::{Days, NaiveDate, Utc};
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::OrderId;
 use ledger_events::order::OrderStatus;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::clock;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 
 use crate::support::clock::{set_ahead, skewed};
 use crate::support::ledger::{self, Customer};

@@ -218,7 +218,7 @@ async fn past_states_are_known_without_the_current_rows() {
             let directory = tempfile::tempdir().unwrap();
             let mut command = program(directory.path());
             command.args(["show", what, &id.to_string(), "--as-of", &at.to_string(), "--json"]);
-            let shown = run(command.env("DATABASE_URL", node.options.to_url_lossy().to_string())).await;
+            let shown = run(command.env("DATABASE_URL", node.options.hosts()[0].to_url_lossy().to_string())).await;
             told.push(
                 serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&shown.stderr))),
             );

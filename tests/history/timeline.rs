@@ -150,7 +150,7 @@ async fn the_shell_shows_the_same_history() {
     write_private(&key, MASTER_KEY);
     let show = async |arguments: &[&str]| {
         let mut command = program(directory.path());
-        command.arg("show").args(arguments).env("DATABASE_URL", node.options.to_url_lossy().to_string());
+        command.arg("show").args(arguments).env("DATABASE_URL", node.options.hosts()[0].to_url_lossy().to_string());
         let done = run(command.env("LEDGER_MASTER_KEY_FILE", &key)).await;
         (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
     };
@@ -241,7 +241,7 @@ async fn events_after_a_thousand_reads_of_the_codes_are_shown() {
     assert_eq!((first["entries"].as_array().unwrap().len(), &first["entries_left_out"]), (1_030, &json!(0)));
     let directory = tempfile::tempdir().unwrap();
     let mut command = program(directory.path());
-    command.args(["show", "order", &order.to_string()]).env("DATABASE_URL", node.options.to_url_lossy().to_string());
+    command.args(["show", "order", &order.to_string()]).env("DATABASE_URL", node.options.hosts()[0].to_url_lossy().to_string());
     let told = String::from_utf8(run(&mut command).await.stdout).unwrap();
     let line = format!(
         "30 more reads of its voucher codes are not shown; list them with: rewards-ledger events export --shard 1 --stream order/{order} --type VouchersRevealed"

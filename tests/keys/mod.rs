@@ -5,13 +5,11 @@ mod rows;
 
 use std::sync::Arc;
 
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use rewards_ledger::ledger::{Ledger, SchemaError};
 use rewards_ledger::secrets::master_keys::{self, KeyError};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 use webhook_client::receiver::ReceiverResponse;
 

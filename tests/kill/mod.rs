@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use embedded_postgres::{Server, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rewards_ledger::embedded;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::sync::RwLock;
@@ -343,11 +342,8 @@ async fn killing_postgres_repeatedly_loses_nothing() {
         assert_ne!(pid, 0, "it runs");
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
         // Wait until the server is back.
-        let options: sqlx::postgres::PgConnectOptions = server.url().parse().unwrap();
-        until("Postgres is back", async || {
-            ![0, pid].contains(&server.pid()) && sqlx::ConnectOptions::connect(&options).await.is_ok()
-        })
-        .await;
+        let options: ledger_database::PgConnectOptions = server.url().parse().unwrap();
+        until("Postgres is back", async || ![0, pid].contains(&server.pid()) && options.connect().await.is_ok()).await;
     })
     .await;
     assert!(retries > 0, "the kills made clients retry");
@@ -356,7 +352,7 @@ async fn killing_postgres_repeatedly_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_postgres_for_half_a_minute_during_a_backlog_loses_nothing() {
-    let settings = Settings { remove_at_end: false, ..embedded::temporary(true).unwrap() };
+    let settings = Settings { remove_at_end: false, ..postgres::settings(true) };
     let mut server = Some(Server::start(settings.clone()).await.unwrap());
     let url = server.as_ref().unwrap().url();
     let retries = survives(&url, 1, async |_, hangs| {

@@ -235,7 +235,7 @@ impl Scene {
             ["--log-witnesses", &key],
             ["--log-witness-urls", &witness_url],
         ];
-        let program = Program::start(through.to_url_lossy().as_str(), arguments.as_flattened()).await;
+        let program = Program::start(through.hosts()[0].to_url_lossy().as_str(), arguments.as_flattened()).await;
         let client = program.client("1000000.00").await;
         let product = program.product(100_000).await;
         let webhook = json!({"name": "a", "url": receiver.url(), "events": ["order.delivered"]});
@@ -355,7 +355,7 @@ async fn purge_retention_and_low_stock_work_again_soon_after_a_silence() {
     const MAINTENANCE: &str = "rewards-ledger maintenance";
     let database = postgres::database().await;
     let (proxy, through) = Proxy::before(&database.url).await;
-    let mut program = Program::start(through.to_url_lossy().as_str(), &["--roles", "api,fulfilment,delivery"]).await;
+    let mut program = Program::start(through.hosts()[0].to_url_lossy().as_str(), &["--roles", "api,fulfilment,delivery"]).await;
     let product = program.product(0).await;
     let threshold = json!({"denomination": "10.00", "threshold": 5});
     let url = format!("{}/admin/v1/products/{product}/stock-threshold", program.url());
@@ -395,7 +395,7 @@ async fn a_sandbox_delivers_again_soon_after_a_silence() {
     const WORK: &str = "rewards-ledger fulfilment";
     let database = postgres::database().await;
     let (proxy, through) = Proxy::before(&database.url).await;
-    let program = Program::start(through.to_url_lossy().as_str(), &["--sandbox"]).await;
+    let program = Program::start(through.hosts()[0].to_url_lossy().as_str(), &["--sandbox"]).await;
     let client = program.client("10.00").await;
     let wallet = program.operator(&format!("/accounts/{}/wallets", client.account_id), json!({"currency": "USD"})).await;
     let funding = json!({"amount": "1000.00", "reference": "dollars"});

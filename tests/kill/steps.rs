@@ -184,7 +184,7 @@ async fn a_kill_between_commit_and_projection_loses_nothing() {
     let mut lock = conn.begin().await.unwrap();
     sqlx::query("LOCK TABLE webhook_envelopes IN EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     scene.order().await;
-    until_locked_out(&scene.pool.connect_options(), "rewards-ledger projector").await;
+    until_locked_out(&(*scene.pool.connect_options()).clone().into(), "rewards-ledger projector").await;
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;
@@ -239,7 +239,7 @@ async fn a_kill_between_answer_and_record_repeats_the_attempt() {
     sqlx::query("LOCK TABLE delivery_attempts IN SHARE MODE").execute(&mut *lock).await.unwrap();
     scene.relay.hold(false);
     until("it arrives", async || scene.counted() == (1, 1)).await;
-    until_locked_out(&scene.pool.connect_options(), "rewards-ledger results").await;
+    until_locked_out(&(*scene.pool.connect_options()).clone().into(), "rewards-ledger results").await;
     scene.kill().await;
     lock.rollback().await.unwrap();
     scene.program.restart().await;

@@ -9,7 +9,7 @@ use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::reader;
 use rewards_ledger::reconciliation::{Checked, Period, report, walk_account, walk_all};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::AssertSqlSafe;
 
 use crate::support::history::revealed;
 use crate::support::node::Node;

@@ -11,9 +11,9 @@ mod wallets;
 
 use std::process::Output;
 
+use ledger_database::PgConnectOptions;
 use serde_json::Value;
 use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::support::program::{program, run};
 use crate::support::shop::Shop;
@@ -26,7 +26,7 @@ async fn reconcile(shop: &Shop, arguments: &[&str]) -> Output {
 async fn reconcile_on(options: &PgConnectOptions, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let mut command = program(directory.path());
-    command.arg("reconcile").args(arguments).env("DATABASE_URL", options.to_url_lossy().to_string());
+    command.arg("reconcile").args(arguments).env("DATABASE_URL", options.hosts()[0].to_url_lossy().to_string());
     run(&mut command).await
 }
 

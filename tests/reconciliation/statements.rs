@@ -283,8 +283,7 @@ async fn the_shell_imports_shows_and_decides() {
     let client = program.client("1000.00").await;
     let today = Utc::now().date_naive();
     let wallet: i64 = {
-        let mut admin =
-            sqlx::ConnectOptions::connect(&database.url.parse::<sqlx::postgres::PgConnectOptions>().unwrap()).await.unwrap();
+        let mut admin = database.url.parse::<ledger_database::PgConnectOptions>().unwrap().connect().await.unwrap();
         sqlx::query_scalar("SELECT id FROM wallets WHERE account_id = $1")
             .bind(client.account_id)
             .fetch_one(&mut admin)

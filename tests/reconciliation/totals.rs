@@ -167,7 +167,7 @@ async fn the_api_returns_json_and_csv_that_name_a_log_position() {
     assert_eq!(report["as_of"][0]["log_checkpoint"], Value::Null, "nobody has signed the log");
     let signed = "INSERT INTO log_checkpoints (shard_id, size, origin, root, note)
         SELECT 1, position + n, 'test', sha256('root'), 'note' FROM log_head, generate_series(-1, 1) AS n";
-    sqlx::raw_sql(signed).execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap()).await.unwrap();
+    sqlx::raw_sql(signed).execute(&mut node.options.connect().await.unwrap()).await.unwrap();
     let tied = node.operator("GET", "/reconciliation", Value::Null).await.data(200)["as_of"][0]["log_checkpoint"].clone();
     assert_eq!(
         (&tied["size"], &tied["note"]),
@@ -178,10 +178,7 @@ async fn the_api_returns_json_and_csv_that_name_a_log_position() {
         node.operator("GET", "/reconciliation?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z", Value::Null).await.data(200);
     assert_eq!((&none["wallets"], &none["as_of"][0]["position"]), (&json!([]), &json!(0)));
 
-    sqlx::raw_sql("UPDATE wallets SET balance = 7")
-        .execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap())
-        .await
-        .unwrap();
+    sqlx::raw_sql("UPDATE wallets SET balance = 7").execute(&mut node.options.connect().await.unwrap()).await.unwrap();
     let path = format!("/reconciliation?account_id={}", setup.client.account_id);
     let report = node.operator("GET", &path, Value::Null).await.data(200);
     assert_eq!((&report["found"], &report["differences"][0]["kind"]), (&json!(1), &json!("WALLET_BALANCE")));
@@ -205,7 +202,7 @@ async fn the_api_reports_one_account_alone() {
     }
     sqlx::query("UPDATE wallets SET balance = 7 WHERE id = $1")
         .bind(second.wallet_id)
-        .execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap())
+        .execute(&mut node.options.connect().await.unwrap())
         .await
         .unwrap();
     for (setup, found) in [(&first, 0), (&second, 1)] {
@@ -356,7 +353,7 @@ async fn one_account_is_checked_in_full_in_a_long_log() {
     let cancelled = node.client(&first.client, "POST", "/orders", order(&first)).await.data(201)["id"].clone();
     node.client(&first.client, "POST", &format!("/orders/{cancelled}/cancel"), Value::Null).await.data(200);
     let other = node.client(&second.client, "POST", "/orders", order(&second)).await.data(201)["id"].as_i64().unwrap();
-    let mut admin = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    let mut admin = node.options.connect().await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(revealed(other, 20_001))).execute(&mut admin).await.unwrap();
     let report = async |query: String| node.operator("GET", &format!("/reconciliation{query}"), Value::Null).await.data(200);
     let of = |setup: &Setup| format!("?account_id={}", setup.client.account_id);
@@ -394,7 +391,7 @@ async fn with_many_wallets_the_api_lists_the_first_and_sums_all() {
              FROM generate_series({first}, {first} - 1 + {count}) AS n ON CONFLICT DO NOTHING"
         )
     };
-    let mut admin = sqlx::ConnectOptions::connect(&node.options).await.unwrap();
+    let mut admin = node.options.connect().await.unwrap();
     let report = async |query: &str| node.operator("GET", &format!("/reconciliation{query}"), Value::Null).await.data(200);
     for (more, left_out) in [(9_999, 0), (10_001, 2)] {
         sqlx::raw_sql(AssertSqlSafe(wallets(more))).execute(&mut admin).await.unwrap();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ledger_database::PgConnectOptions;
 use ledger_projections::Inline;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::ledger::health::{self, Bounds, Watch};
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
+use sqlx::{AssertSqlSafe, PgPool};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

@@ -1,10 +1,10 @@
 //! Unique indexes over text are independent of libc and ICU collations.
 
 use embedded_postgres::Server;
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::schema::contract::{contract, dependent};
 use rewards_ledger::ledger::schema::{migrate_to, migration::PATIENCE};
 use rewards_ledger::ledger::{self, commands};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use webhook_client::receiver::ReceiverResponse;
 

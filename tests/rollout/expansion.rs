@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger;
 use rewards_ledger::ledger::schema::migrate_to;
 use serde::Deserialize;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::support::postgres;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::SchemaError;
 use rewards_ledger::ledger::schema::migration::{PATIENCE, run};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection, SqlSafeStr};
 
 use crate::support::postgres;

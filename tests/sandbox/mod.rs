@@ -2,6 +2,7 @@
 //! and step by step with a controlled clock.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::PgConnectOptions;
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, OrderId, WalletId};
 use ledger_projections::orders;
@@ -13,7 +14,6 @@ use rewards_ledger::sandbox::{Delays, Sandbox, SandboxError, open as open_if};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::{Value, json};
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::support::ledger::{Customer, SHARD, money, open, origin, run};
 use crate::support::postgres::{self, TestDatabase};

@@ -1,7 +1,7 @@
 //! A database clock that a test can set.
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use ledger_database::PgConnectOptions;
+use sqlx::PgConnection;
 
 /// Shifts the database's time by the interval in this table, for every role except the superuser.
 const SKEWED: &str = "

@@ -1,7 +1,7 @@
 //! A failover that loses commits: a copy of the database replaces it, as an asynchronous standby would.
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use ledger_database::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection};
 
 /// A copy of a database that receives no further changes.
 #[derive(Debug)]

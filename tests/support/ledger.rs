@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_database::PgConnectOptions;
 use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
 use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
-use sqlx::postgres::PgConnectOptions;
 use tokio_util::task::TaskTracker;
 
 use super::program::DEADLINE;

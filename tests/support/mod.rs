@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod program;
 pub mod proxy;
 pub mod relay;
+pub mod replicas;
 pub mod shop;
 pub mod statements;
 pub mod tree;

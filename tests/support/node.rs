@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ledger_database::PgConnectOptions;
 use ledger_events::approval::ApprovalLimits;
 use ledger_events::{OrderId, UserId};
 use reqwest::{Method, RequestBuilder};
@@ -23,8 +24,7 @@ use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::PublicLog;
 use serde_json::{Value, json};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;

@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-use embedded_postgres::Server;
+use embedded_postgres::{Server, Settings};
 use rewards_ledger::embedded;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -47,11 +47,16 @@ pub async fn database() -> TestDatabase {
     TestDatabase { url: shared.server.url_of(&name), name, unused: shared.unused.clone() }
 }
 
+/// Returns the settings of a server in a temporary directory. `LEDGER_TEST_POSTGRES` names the directory of its programs.
+pub fn settings(durable: bool) -> Settings {
+    let programs = std::env::var_os("LEDGER_TEST_POSTGRES").map(PathBuf::from);
+    Settings { programs, ..embedded::temporary(durable).expect("a temporary directory for a server") }
+}
+
 /// Starts a separate server without a schema. A durable one has the settings of production. The server and its data
 /// are removed when the value is dropped or stopped.
 pub async fn own_server(durable: bool) -> Server {
-    let settings = embedded::temporary(durable).expect("a temporary directory for a server");
-    Server::start(settings).await.expect("a server for one test")
+    Server::start(settings(durable)).await.expect("a server for one test")
 }
 
 /// Makes new connections to a database read-only, or writable again. When they become read-only, every existing
@@ -146,8 +151,7 @@ fn serve(started: oneshot::Sender<Result<Shared, String>>) {
 /// Starts the server with its template, and opens a connection for administration.
 async fn start() -> Result<(Server, PgConnection), String> {
     let text = |error: &dyn Debug| format!("{error:?}");
-    let settings = embedded::temporary(false).map_err(|error| error.to_string())?;
-    let server = Server::start(settings).await.map_err(|error| error.to_string())?;
+    let server = Server::start(settings(false)).await.map_err(|error| error.to_string())?;
     let mut admin = PgConnection::connect(&server.url_of("postgres")).await.map_err(|error| text(&error))?;
     let create = format!("CREATE DATABASE {TEMPLATE} IS_TEMPLATE true");
     execute(&mut admin, create).await.map_err(|error| text(&error))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
@@ -250,7 +250,7 @@ impl Proxy {
 
 /// Returns the socket of the server at a URL. Test servers listen only on a socket.
 pub fn socket(url: &str) -> PathBuf {
-    let options: PgConnectOptions = url.parse().unwrap();
+    let options: sqlx::postgres::PgConnectOptions = url.parse().unwrap();
     options.get_socket().expect("the server listens on a socket").join(format!(".s.PGSQL.{}", options.get_port()))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::NaiveDate;
+use ledger_database::PgConnectOptions;
 use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::order::Order;
 use ledger_events::webhook::WebhookEventType;
@@ -17,8 +18,7 @@ use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{Command, CommandResult, Ledger, NewDeliveries, commands, connect};
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 use tokio::sync::mpsc;
 use webhook_client::receiver::{self, Certificate, Received, Receiver, ReceiverSettings};
 use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderSettings};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::Ledger;
 use rewards_ledger::ledger::connect::is_transient;
 use rewards_ledger::telemetry::Metrics;
@@ -10,7 +11,6 @@ use rewards_ledger::transparency::projector::{SigningStep, TreeProjector};
 use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::signer_state::SignerState;
 use rewards_ledger::transparency::{Refusal, TreeError, store};
-use sqlx::postgres::PgConnectOptions;
 use transparency_log::checkpoint::{Opened, Trust};
 use transparency_log::note::{Algorithm, SigningKey, VerifierKey};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, PgExecutor};
+use ledger_database::PgConnectOptions;
+use sqlx::{AssertSqlSafe, PgExecutor};
 
 use super::program::DEADLINE;
 

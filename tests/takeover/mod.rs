@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::postgres;
@@ -88,8 +88,8 @@ async fn taken_over(work: Work, harm: Signal) {
     let reach = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
     let arguments = [&["--roles", roles][..], &reach].concat();
     let database = postgres::database().await;
-    let options: sqlx::postgres::PgConnectOptions = database.url.parse().unwrap();
-    let pool = PgPool::connect_with(options.clone()).await.unwrap();
+    let options: ledger_database::PgConnectOptions = database.url.parse().unwrap();
+    let pool = PgPool::connect_with(options.hosts()[0].clone()).await.unwrap();
     let api = Program::start(&database.url, &["--roles", beside]).await;
     let client = api.client("1000.00").await;
     let product = api.product(5).await;

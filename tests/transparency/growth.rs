@@ -8,7 +8,7 @@ use rewards_ledger::transparency::proof::consistency;
 use rewards_ledger::transparency::signer::{Origin, Signer};
 use rewards_ledger::transparency::store;
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::AssertSqlSafe;
 use transparency_log::checkpoint::{Checkpoint, Trust};
 use transparency_log::merkle::{Frontier, leaf_hash, verify_consistency};
 use transparency_log::note::VerifierKey;

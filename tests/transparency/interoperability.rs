@@ -6,7 +6,6 @@ use std::process::Output;
 
 use rewards_ledger::access::Role;
 use serde_json::json;
-use sqlx::ConnectOptions;
 use tokio::process::Command;
 
 use crate::support::node::Node;

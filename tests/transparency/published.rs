@@ -162,7 +162,7 @@ async fn missing_resources_are_404_and_a_blocked_address_is_refused() {
     assert_eq!(keys["witnesses"], json!([tree::witness(1).to_string(), tree::witness(2).to_string()]));
 
     sqlx::raw_sql("INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('127.0.0.1', now(), now() + interval '1 hour')")
-        .execute(&mut sqlx::ConnectOptions::connect(&node.options).await.unwrap())
+        .execute(&mut node.options.connect().await.unwrap())
         .await
         .unwrap();
     for path in ["/log/1/checkpoint", "/log/1/tile/0/000.p/1", "/log/1/proof/inclusion?position=1"] {

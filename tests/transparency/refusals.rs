@@ -1,5 +1,6 @@
 //! The signer's state outside the database, and the refusals that follow from it.
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::commands::RecordLogIncident;
 use rewards_ledger::ledger::{Command, Ledger};
 use rewards_ledger::secrets::seal::Secret;
@@ -7,8 +8,7 @@ use rewards_ledger::telemetry::Metrics;
 use rewards_ledger::transparency::Refusal;
 use rewards_ledger::transparency::projector::SigningStep;
 use serde_json::Value;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions};
+use sqlx::AssertSqlSafe;
 
 use super::growth::tree;
 use crate::support::failover::Standby;

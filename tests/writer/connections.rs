@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ledger_database::{Connector, PgPool, is_plan_outdated};
+use ledger_database::{Connector, PgConnectOptions, PgPool, is_plan_outdated};
 use rewards_ledger::ledger::connect;
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::support::node::{AMPLE_LIMITS, Node};
 use crate::support::postgres;

@@ -9,14 +9,12 @@ mod pipeline;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::{Money, Rejection};
 use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::{Command, CommandResult, Idempotency, Ledger, Reply, StoredResponse, WriteError, commands};
 use rewards_ledger::telemetry::Metrics;
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::support::ledger::{self, Customer, SHARD, origin};
 use crate::support::postgres;

@@ -8,16 +8,19 @@ use std::time::Duration;
 
 use either::Either;
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream, Stream, StreamExt};
-use sqlx::postgres::{PgConnectOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{ConnectOptions, Connection, Execute, Executor, Postgres, SqlSafeStr, SqlStr};
+use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{AssertSqlSafe, Connection, Execute, Executor, Postgres, SqlSafeStr, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 use tokio::time::{Instant, Sleep};
 
-use crate::{Transaction, is_plan_outdated, missed};
+use crate::statement::SqlStatement;
+use crate::{PgConnectOptions, SessionTarget, Transaction, is_plan_outdated, missed};
 
-/// Deadline for opening a connection.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Statement that begins a transaction through a pooler. The session's default may be another one there.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Error code of a server that refuses writes.
+const READ_ONLY: &str = "25006";
 /// Deadline for the goodbye to the server, which is only a courtesy.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -34,9 +37,10 @@ impl Connector {
         Connector { options: Arc::new(options), deadline: Some(deadline) }
     }
 
-    /// Creates a connector without a deadline for statements, for commands that a person watches and can interrupt.
+    /// Creates a connector without a deadline for statements, for commands that a person watches and can interrupt. Its
+    /// connections lead around a pooler.
     pub fn patient(options: PgConnectOptions) -> Connector {
-        Connector { options: Arc::new(options), deadline: None }
+        Connector { options: Arc::new(options.direct()), deadline: None }
     }
 
     /// Returns the name that the server shows as `application_name`.
@@ -44,20 +48,23 @@ impl Connector {
         self.options.get_application_name().unwrap_or("unnamed")
     }
 
+    /// Returns the query that finds out whether an idle connection still works. A session that began while the database was
+    /// read-only stays read-only, so its answer is false; so is that of a server that was demoted, if a primary is wanted.
+    pub(crate) fn check(&self) -> &'static str {
+        match self.options.target() {
+            SessionTarget::Any => "SELECT current_setting('default_transaction_read_only') = 'off'",
+            SessionTarget::ReadWrite | SessionTarget::Primary => "SELECT current_setting('transaction_read_only') = 'off'",
+        }
+    }
+
     /// Opens a connection.
     ///
     /// # Errors
-    /// A timeout after five seconds, or the error of connecting.
+    /// A timeout after five seconds, or the error of the last host.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        let Ok(connected) = tokio::time::timeout(CONNECT_DEADLINE, self.options.connect()).await else {
-            tracing::warn!(
-                connection = self.name(),
-                deadline = ?CONNECT_DEADLINE,
-                "failed to connect to the database within the deadline"
-            );
-            return Err(missed());
-        };
-        Ok(PgConnection { raw: connected?, state: State::Ready, deadline: self.deadline, options: self.options.clone() })
+        let (raw, _) = self.options.find().await?;
+        let local = self.options.is_pooled().then(|| self.options.local_settings().into());
+        Ok(PgConnection { raw, state: State::Ready, deadline: self.deadline, options: self.options.clone(), local })
     }
 }
 
@@ -79,6 +86,8 @@ impl State {
     fn after(error: &sqlx::Error) -> State {
         match error {
             sqlx::Error::Database(_) if is_plan_outdated(error) => State::Outdated,
+            // The server was demoted, so another one is the primary now.
+            sqlx::Error::Database(refusal) if refusal.code().as_deref() == Some(READ_ONLY) => State::Broken,
             // The server refused the statement; the session continues.
             sqlx::Error::Database(_) | sqlx::Error::Encode(_) | sqlx::Error::RowNotFound => State::Ready,
             _ => State::Broken,
@@ -92,6 +101,8 @@ pub struct PgConnection {
     state: State,
     deadline: Option<Duration>,
     options: Arc<PgConnectOptions>,
+    /// Settings to make in each transaction, if a pooler lends the session for one transaction only.
+    local: Option<Arc<str>>,
 }
 
 impl fmt::Debug for PgConnection {
@@ -174,6 +185,41 @@ impl PgConnection {
         }
     }
 
+    /// Returns the statement that begins a transaction: through a pooler, with the settings of this connection before those
+    /// that the statement makes itself.
+    pub(crate) fn beginning(&self, statement: Option<SqlStr>) -> Option<SqlStr> {
+        let depth = <Postgres as sqlx::Database>::TransactionManager::get_transaction_depth(&self.raw);
+        let local = self.local.as_deref().filter(|_| depth == 0);
+        let Some(local) = local else { return statement };
+        let given = statement.as_ref().map_or(BEGIN, |statement| statement.as_str());
+        let (begin, own) = given.split_once(';').unwrap_or((given, ""));
+        Some(AssertSqlSafe(format!("{begin}; {local}; {own}")).into_sql_str())
+    }
+
+    /// Returns whether the next statement needs a transaction of its own, because a pooler would run it with other settings.
+    fn is_alone(&self) -> bool {
+        self.local.is_some() && <Postgres as sqlx::Database>::TransactionManager::get_transaction_depth(&self.raw) == 0
+    }
+
+    /// Runs a statement in a transaction of its own.
+    async fn run_alone(
+        &mut self,
+        statement: Result<SqlStatement, sqlx::Error>,
+    ) -> Result<Vec<Either<PgQueryResult, PgRow>>, sqlx::Error> {
+        let statement = statement?;
+        let mut transaction = self.begin().await?;
+        let answers: Result<Vec<_>, _> = transaction.fetch_many(statement).try_collect().await;
+        match answers {
+            Ok(answers) => transaction.commit().await.map(|()| answers),
+            Err(error) => {
+                if !transaction.is_broken() {
+                    _ = transaction.rollback().await; // on an error the connection is broken
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Queues a rollback, which sqlx sends with the next statement.
     pub(crate) fn start_rollback(&mut self) {
         if !self.is_broken() {
@@ -243,9 +289,24 @@ impl<'c> Executor<'c> for &'c mut PgConnection {
         if self.is_broken() {
             return Box::pin(stream::once(std::future::ready(Err(missed()))));
         }
-        let PgConnection { raw, state, deadline, options } = self;
+        if self.is_alone() {
+            let statement = SqlStatement::of(query);
+            let answers = stream::once(async move { self.run_alone(statement).await });
+            return Box::pin(answers.flat_map(|answers| match answers {
+                Ok(answers) => stream::iter(answers).map(Ok).left_stream(),
+                Err(error) => stream::once(std::future::ready(Err(error))).right_stream(),
+            }));
+        }
+        let PgConnection { raw, state, deadline, options, local } = self;
         *state = State::Busy;
-        let stream = raw.fetch_many(query);
+        let stream = match local {
+            None => raw.fetch_many(query),
+            // A pooler would lose a statement with a name.
+            Some(_) => match SqlStatement::of(query) {
+                Ok(statement) => raw.fetch_many(statement.unnamed()),
+                Err(error) => Box::pin(stream::once(std::future::ready(Err(error)))),
+            },
+        };
         Box::pin(Answers { stream, state, options, deadline: *deadline, timer: None, is_waiting: false, is_over: false })
     }
 

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod connection;
+mod options;
 mod pool;
+mod statement;
 mod transaction;
 
 /// The trait of rows, and its derive.
@@ -9,6 +11,7 @@ pub use sqlx::FromRow;
 pub use sqlx_macros::FromRow;
 
 pub use connection::{Connector, PgConnection};
+pub use options::{PgConnectOptions, SessionTarget, UrlError};
 pub use pool::{PgPool, PoolConnection};
 pub use transaction::Transaction;
 

@@ -10,13 +10,13 @@ use futures::SinkExt;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Execute, Executor, Postgres, SqlSafeStr, SqlStr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::State;
-use crate::{Connector, PgConnection, Transaction, is_plan_outdated};
+use crate::statement::SqlStatement;
+use crate::{Connector, PgConnectOptions, PgConnection, Transaction, is_plan_outdated};
 
 /// Deadline for acquiring a connection, including opening it.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
@@ -121,10 +121,7 @@ impl PgPool {
             if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME || self.0.is_outdated(opened) {
                 continue;
             }
-            // A session that began while the database was read-only stays read-only, so it is closed. The query also checks
-            // that the connection still works.
-            let asked = sqlx::query_scalar::<_, bool>("SELECT current_setting('default_transaction_read_only') = 'off'")
-                .fetch_one(&mut connection);
+            let asked = sqlx::query_scalar::<_, bool>(self.0.connector.check()).fetch_one(&mut connection);
             match tokio::time::timeout(CHECK_DEADLINE, asked).await {
                 Ok(Ok(true)) => return Ok(self.lend(connection, opened, permit)),
                 Ok(Ok(false)) => drop(connection),
@@ -256,40 +253,6 @@ impl Drop for PoolConnection {
                 });
             }
         }
-    }
-}
-
-/// Statement that can be run again.
-#[derive(Clone)]
-struct SqlStatement {
-    sql: SqlStr,
-    arguments: Option<PgArguments>,
-    is_persistent: bool,
-}
-
-impl SqlStatement {
-    fn of<'q>(mut query: impl Execute<'q, Postgres>) -> Result<SqlStatement, sqlx::Error> {
-        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
-        let is_persistent = query.persistent();
-        Ok(SqlStatement { sql: query.sql(), arguments, is_persistent })
-    }
-}
-
-impl Execute<'_, Postgres> for SqlStatement {
-    fn sql(self) -> SqlStr {
-        self.sql
-    }
-
-    fn statement(&self) -> Option<&PgStatement> {
-        None
-    }
-
-    fn take_arguments(&mut self) -> Result<Option<PgArguments>, BoxDynError> {
-        Ok(self.arguments.take())
-    }
-
-    fn persistent(&self) -> bool {
-        self.is_persistent
     }
 }
 

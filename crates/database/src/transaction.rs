@@ -22,12 +22,22 @@ enum Source<'c> {
     Pooled(PoolConnection),
 }
 
+impl Source<'_> {
+    fn get(&self) -> &PgConnection {
+        match self {
+            Source::Borrowed(connection) => connection,
+            Source::Pooled(connection) => connection,
+        }
+    }
+}
+
 impl<'c> Transaction<'c> {
     pub(crate) async fn on(connection: &'c mut PgConnection, statement: Option<SqlStr>) -> Result<Transaction<'c>, sqlx::Error> {
         Transaction::begin(Source::Borrowed(connection), statement).await
     }
 
     async fn begin(connection: Source<'c>, statement: Option<SqlStr>) -> Result<Transaction<'c>, sqlx::Error> {
+        let statement = connection.get().beginning(statement);
         // sqlx itself rolls back if this fails or is dropped half-way.
         let mut transaction = Transaction { connection, is_open: false };
         transaction.bounded(|raw| Box::pin(Manager::begin(raw, statement))).await?;
@@ -69,10 +79,7 @@ impl Deref for Transaction<'_> {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        match &self.connection {
-            Source::Borrowed(connection) => connection,
-            Source::Pooled(connection) => connection,
-        }
+        self.connection.get()
     }
 }
 

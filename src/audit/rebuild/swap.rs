@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ledger_database::PgConnection;
+use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::{Position, ShardId};
-use sqlx::postgres::PgConnectOptions;
 
 use super::{COMPARED_ROWS, Part, Work, find};
 use crate::audit::tables::Rows;

@@ -222,6 +222,7 @@ impl Stage {
 fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     DatabaseSettings {
         database_url: None,
+        direct_url: None,
         allow_plain_database: false,
         migration_url: None,
         data_dir,

@@ -5,9 +5,8 @@
 
 use std::collections::HashMap;
 
-use ledger_database::{Connector, PgConnection};
+use ledger_database::{Connector, PgConnectOptions, PgConnection};
 use ledger_events::ShardId;
-use sqlx::postgres::PgConnectOptions;
 
 use super::wipe;
 

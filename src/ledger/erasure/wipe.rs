@@ -7,8 +7,7 @@
 
 use std::time::Duration;
 
-use ledger_database::{Connector, PgConnection};
-use sqlx::postgres::PgConnectOptions;
+use ledger_database::{Connector, PgConnectOptions, PgConnection};
 
 /// Every table that an erasure can change, with the statement that rewrites its file.
 const TABLES: [(&str, &str); 15] = [

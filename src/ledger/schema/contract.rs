@@ -10,10 +10,9 @@
 
 use std::time::Duration;
 
-use ledger_database::FromRow;
+use ledger_database::{FromRow, PgConnectOptions};
 use sqlx::migrate::MigrateError;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, PgExecutor};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor};
 
 use super::SchemaError;
 use super::migration::{Attempts, LOCK_TIMEOUT, PATIENCE, lock, set_lock_timeout};

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use ledger_database::PgConnectOptions;
 use sqlx::migrate::{Migrate, MigrateError, Migration, Migrator};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::SchemaError;
 

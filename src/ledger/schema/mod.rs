@@ -3,12 +3,12 @@
 pub mod contract;
 mod files;
 pub mod migration;
+mod privileges;
 
 use std::time::Duration;
 
-use ledger_database::PgPool;
+use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::{Position, ShardId};
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgExecutor};
 
 use files::MIGRATIONS;
@@ -26,6 +26,8 @@ pub enum SchemaError {
         "{what}; other sessions have held the lock for {patience:?}; the oldest transactions: {holders}. End them, and run `rewards-ledger migrate` again: it continues where it stopped"
     )]
     Locked { what: String, patience: Duration, holders: String },
+    #[error("the role {role} cannot migrate this database, because it lacks {lacking}; deploy/roles.sql grants all of it")]
+    Lacking { role: String, lacking: String },
     #[error("the database did not answer within {0:?} whether migrations are missing")]
     Silent(Duration),
     #[error("the schema is at version {found}; this program needs version {needed}: run `rewards-ledger migrate`")]
@@ -49,6 +51,9 @@ pub const IMPORT: &str = "import";
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), SchemaError> {
     // A new database has no older nodes, so the contract step can run at once.
     let is_new = pending(options).await?.len() == MIGRATIONS.iter().count();
+    if is_new {
+        privileges::check(options).await?;
+    }
     run(&MIGRATIONS, None, options, PATIENCE).await?;
     if is_new {
         contract::contract(options, PATIENCE).await?;
