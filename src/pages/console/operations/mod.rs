@@ -194,7 +194,8 @@ async fn show(visit: Visit) -> PageResult {
             (figure("Events", &html! { a href="/console/audit" { (sum(|shard| shard.head, i64::MAX)) } }))
             (figure("Commands that wait", &sum(|shard| shard.waiting_commands, i64::MAX)))
             (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
-            (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console/orders?status=DELAYED")))
+            // The overview leads to the delayed ones and to those delivered in part.
+            (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console")))
             (figure("Deliveries due", &sum(|shard| shard.due_deliveries, COUNTED)))
             (figure("Deliveries in flight", &sum(|shard| shard.in_flight_deliveries, COUNTED)))
             (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#endpoints")))
