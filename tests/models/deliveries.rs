@@ -63,6 +63,12 @@ fn without_the_written_attempt_a_lost_claim_records_after_a_failover() {
 }
 
 #[test]
+fn without_2xx_an_event_counts_as_delivered_that_has_not_arrived() {
+    let guards = Guards { needs_2xx: false, ..Guards::ALL };
+    finds("a delivered event has arrived", without(guards, NONE));
+}
+
+#[test]
 fn without_writing_ahead_something_is_sent_that_no_row_shows() {
     let guards = Guards { writes_ahead: false, ..Guards::ALL };
     finds("an attempt is written before it is sent", without(guards, NONE));

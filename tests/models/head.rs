@@ -122,6 +122,14 @@ fn without_the_commit_an_answered_command_does_not_exist() {
     finds("an answered command exists", HeadModel { guards, ..two_nodes(true, LOST) });
 }
 
+#[test]
+fn without_the_commit_a_refused_command_happens() {
+    let guards = Guards { answers_late: false, ..Guards::ALL };
+    let requests = vec![request(0, Kind::Fund, None), request(1, Kind::Pay, None)];
+    let model = HeadModel { guards, requests, balance: 0, ..two_nodes(true, Faults::default()) };
+    finds("a refused command did not happen", model);
+}
+
 /// The primary was started again before its standby had a commit. A retry finds the commit, and a failover loses it.
 #[test]
 fn without_a_wait_a_repeated_response_outlives_its_command() {

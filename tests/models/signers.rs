@@ -36,6 +36,13 @@ fn signers_never_stop_after_a_synchronous_failover() {
 }
 
 #[test]
+fn without_waiting_for_the_standby_a_failover_stops_the_signers() {
+    let guards = Guards { events_wait: false, ..Guards::ALL };
+    let model = SignerModel { guards, ..model(true, FAILOVER) };
+    finds("a failover that loses no event stops no signer", model);
+}
+
+#[test]
 fn without_comparing_a_log_is_forked() {
     finds(CONTINUE, without(Guards { compares: false, ..Guards::ALL }, FAILOVER));
 }

@@ -43,6 +43,8 @@ pub struct Guards {
     pub leased: bool,
     /// A result needs the attempt that its claim wrote (`src/delivery/record.rs`).
     pub written: bool,
+    /// Only a response with 2xx is a success (`succeeded` in `crates/webhook-client/src/sender.rs`).
+    pub needs_2xx: bool,
     /// The fifth attempt is the last (`src/delivery/schedule.rs`).
     pub last_attempt: bool,
     /// Lost attempts count as one failed attempt (`fail_lost_attempts` in `src/delivery/record.rs`).
@@ -57,6 +59,7 @@ impl Guards {
         fence: true,
         leased: true,
         written: true,
+        needs_2xx: true,
         last_attempt: true,
         lost_is_one: true,
     };

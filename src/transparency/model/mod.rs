@@ -28,6 +28,8 @@ pub struct Budget {
 /// Guards of the protocol. A test takes one out and expects the checker to find the harm.
 #[derive(Clone, Copy, Debug)]
 pub struct Guards {
+    /// A synchronous commit of an event waits for the standby (`src/ledger/connect.rs`).
+    pub events_wait: bool,
     /// A node compares the log with its own state (`consistent` and `grow` in `src/transparency/projector.rs`).
     pub compares: bool,
     /// A node waits for the others on a new server (`has_heard` in `src/transparency/projector.rs`).
@@ -47,6 +49,7 @@ pub struct Guards {
 
 impl Guards {
     pub const ALL: Guards = Guards {
+        events_wait: true,
         compares: true,
         waits: true,
         appears_compared: true,

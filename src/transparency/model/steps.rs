@@ -17,7 +17,7 @@ impl SignerModel {
     pub(super) fn commit(&self, state: &mut State, waits: bool, change: impl FnOnce(&mut Tables)) {
         let before = state.tables.clone();
         change(&mut state.tables);
-        if waits && self.is_synchronous {
+        if waits && self.is_synchronous && self.guards.events_wait {
             state.before.clear();
         } else if state.tables != before {
             state.before.push(before);
@@ -191,7 +191,7 @@ impl Tables {
 
     /// Returns the present origin, by the log's own rule.
     fn origin(&self) -> u8 {
-        incidents::present("0".to_owned(), &self.incidents()).parse().unwrap()
+        incidents::present("0".to_owned(), &self.incidents()).parse().expect("the number of an origin")
     }
 
     /// Returns whether an incident has ended the log of the newest checkpoint, by the log's own rule.

@@ -418,12 +418,12 @@ fn is_exact(cached: Head, present: Head) -> bool {
 
 /// Returns whether a balance covers a payment of 1, by the wallet's own rule.
 fn covers(balance: i64) -> bool {
-    let money = |units: i64| Money::from_cents(units * 100).unwrap();
+    let money = |units: i64| Money::from_cents(units * 100).expect("a small amount");
     let wallet = Wallet {
         id: WalletId(1),
         version: 1,
         account_id: AccountId(1),
-        currency: "EUR".parse().unwrap(),
+        currency: "EUR".parse().expect("a currency"),
         balance: money(balance),
         created_at: DateTime::UNIX_EPOCH,
         updated_at: DateTime::UNIX_EPOCH,
