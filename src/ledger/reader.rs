@@ -398,27 +398,30 @@ pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> 
 }
 
 /// Returns the position of the first event at or after a time, in a log that ends at `head`. Times never decrease with
-/// position, so a bisection needs few queries. If positions are missing, the next existing one is used.
+/// position, so a bisection reads few events. It is one statement, however long the log is. If positions are missing, the
+/// next existing one is used.
 pub async fn first_at(
     conn: &mut PgConnection,
     shard: ShardId,
     time: DateTime<Utc>,
     head: Position,
 ) -> Result<Position, sqlx::Error> {
-    let (mut low, mut high) = (1, head + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let next: Option<(Position, DateTime<Utc>)> = sqlx::query_as(
-            "SELECT position, recorded_at FROM events WHERE shard_id = $1 AND position >= $2 ORDER BY position LIMIT 1",
-        )
-        .bind(shard)
-        .bind(middle)
-        .fetch_optional(&mut *conn)
-        .await?;
-        match next {
-            Some((position, recorded_at)) if recorded_at < time && position < high => low = position + 1,
-            _ => high = middle,
-        }
-    }
-    Ok(low)
+    sqlx::query_scalar(
+        "WITH RECURSIVE search (low, high) AS (
+            SELECT 1::bigint, $3::bigint + 1
+            UNION ALL
+            SELECT CASE WHEN is_before THEN found + 1 ELSE low END, CASE WHEN is_before THEN high ELSE middle END
+            FROM (SELECT low, high, middle, next.position AS found,
+                    coalesce(next.recorded_at < $2 AND next.position < high, false) AS is_before
+                  FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM search WHERE low < high) AS half
+                  LEFT JOIN LATERAL (SELECT e.position, e.recorded_at FROM events e WHERE e.shard_id = $1 AND e.position >= half.middle
+                    ORDER BY e.position LIMIT 1) AS next ON true) AS step
+         )
+         SELECT low FROM search WHERE low >= high",
+    )
+    .bind(shard)
+    .bind(time)
+    .bind(head)
+    .fetch_one(conn)
+    .await
 }

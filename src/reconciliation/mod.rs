@@ -308,9 +308,14 @@ impl Differences {
         Differences { found: 0, differences: vec![], most }
     }
 
+    /// Returns whether the next difference is kept. Otherwise it is only counted, so it needs no details.
+    pub fn is_keeping(&self) -> bool {
+        self.differences.len() < self.most
+    }
+
     pub fn add(&mut self, difference: Difference) {
         self.found += 1;
-        if self.differences.len() < self.most {
+        if self.is_keeping() {
             self.differences.push(difference);
         }
     }

@@ -1,5 +1,5 @@
 //! The walk over a period's events. Compares every movement with its row, every order and payout with the business rules,
-//! and every day with its row of totals. Keeps one page of events, the wallets and one day in memory.
+//! and every day with its row of totals. Keeps one page of events with its days, and the wallets, in memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -82,7 +82,7 @@ struct PeriodCheck<'a> {
     expected: Option<ExpectedMovement>,
     /// State of each wallet after the log's movements so far.
     wallets: HashMap<WalletId, Wallet>,
-    /// Movements of the day that is being read.
+    /// Movements of the days of the page that is being read.
     days: Folded,
     /// First day whose rows are not compared yet. Days that are only partly in the period are never compared.
     unchecked: NaiveDate,
@@ -139,10 +139,6 @@ impl<'a> PeriodCheck<'a> {
         let (mut orders, mut payouts) = states_before(conn, shard, &events, after + 1).await?;
         let mut movements: HashMap<Position, Transaction> = HashMap::new();
         for recorded in &events {
-            let day = recorded.moment.recorded_at.date_naive();
-            if self.days.days.keys().next().is_some_and(|(_, in_hand)| *in_hand != day) {
-                self.check_days(conn, Some(day)).await?;
-            }
             self.settle(conn, Some(recorded)).await?;
             self.rules(recorded, &mut orders, &mut payouts);
             self.expected = ExpectedMovement::by(recorded);
@@ -150,6 +146,10 @@ impl<'a> PeriodCheck<'a> {
                 self.days.step(recorded);
                 movements.extend(self.movement(recorded, event).map(|row| (recorded.moment.position, row)));
             }
+        }
+        // The last day of the page may continue on the next one.
+        if let Some(last) = events.last() {
+            self.check_days(conn, Some(last.moment.recorded_at.date_naive())).await?;
         }
         self.compare(conn, movements, (after, upto)).await
     }
@@ -209,7 +209,8 @@ impl<'a> PeriodCheck<'a> {
         }
         let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
         let Some(problem) = ExpectedMovement::unexpected(recorded) else { return Ok(()) };
-        let mut positions = self.movement_positions_of(conn, purpose).await?;
+        let is_kept = self.differences.is_keeping();
+        let mut positions = if is_kept { self.movement_positions_of(conn, purpose).await? } else { vec![] };
         positions.push(recorded.moment.position);
         positions.sort_unstable();
         positions.dedup();
@@ -341,12 +342,17 @@ impl<'a> PeriodCheck<'a> {
     /// Compares the rows of all days before the next event's day, or of all remaining days, with the current day. Nothing
     /// moved on the other days. Rows are selected by day, whatever else they contain.
     async fn check_days(&mut self, conn: &mut PgConnection, next: Option<NaiveDate>) -> Result<(), ReconcileError> {
-        let days = std::mem::take(&mut self.days.days);
+        let mut days = std::mem::take(&mut self.days.days);
+        if let Some(next) = next {
+            self.days.days = days.extract_if(.., |(_, day), _| *day >= next).collect();
+        }
         let end = next.unwrap_or(self.bounds.whole.1).min(self.bounds.whole.1);
         let from = self.unchecked;
         self.unchecked = from.max(end);
-        let ended_at = days.values().map(|day| day.last_position).max().unwrap_or_default();
-        if from >= end || ended_at > self.bounds.checkpoint {
+        // The projection has not processed all of this day, nor later ones.
+        let unprojected = days.values().filter(|day| day.last_position > self.bounds.checkpoint).map(|day| day.day).min();
+        let end = unprojected.map_or(end, |day| day.min(end));
+        if from >= end {
             return Ok(());
         }
         let mut rows = totals::between(&mut *conn, self.shard, self.account, (from, end)).await?;

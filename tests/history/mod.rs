@@ -235,3 +235,20 @@ async fn past_states_are_known_without_the_current_rows() {
         node.operator("GET", &path, Value::Null).await.refused(404, "E_NOT_FOUND");
     }
 }
+
+#[tokio::test]
+async fn the_position_of_a_time_is_that_of_the_first_event_at_or_after_it() {
+    let shop = Shop::open().await;
+    shop.eventful().await;
+    let log = reader::after(shop.pool(), SHARD, 0, 10_000).await.unwrap();
+    let mut conn = shop.pool().acquire().await.unwrap();
+    let last = log.last().unwrap().moment.position;
+    let times = log.iter().flat_map(|recorded| [-1, 0, 1].map(|ms| recorded.moment.recorded_at + TimeDelta::milliseconds(ms)));
+    for time in times {
+        for head in [0, 1, last / 2, last] {
+            let at_or_after = log.iter().map(|recorded| recorded.moment).find(|moment| moment.recorded_at >= time);
+            let expected = at_or_after.map_or(head + 1, |moment| moment.position.min(head + 1));
+            assert_eq!(reader::first_at(&mut conn, SHARD, time, head).await.unwrap(), expected, "{time} in a log up to {head}");
+        }
+    }
+}

@@ -37,14 +37,11 @@ const MANY: usize = 40;
 const MANY_WEBHOOKS: usize = 18;
 /// Largest number of statements that a page runs more with many rows. Orders and deliveries are counted in blocks, and a longer
 /// list has a block more. A statement per row would be at least the number of webhooks.
-const MORE: usize = 8;
+const MORE: usize = 4;
 /// Number of times each page is read. Other tasks of the node may run a statement during one of them.
 const READS: usize = 6;
 /// Connections over which pages read.
 const READERS: [&str; 2] = ["rewards-ledger", "rewards-ledger access"];
-
-/// A page that reads the log of the period page by page. It does not read per row that it shows.
-const GROWING: [&str; 1] = ["/console/reconciliation"];
 
 /// Pages that show nothing without a query, with the query.
 const QUERIES: [(&str, &str); 6] = [
@@ -223,7 +220,7 @@ impl World {
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let mut found = BTreeMap::new();
         for (route, methods) in pages::routes() {
-            if !methods.contains(&Method::GET) || NO_PAGES.contains(&&*route) || GROWING.contains(&&*route) {
+            if !methods.contains(&Method::GET) || NO_PAGES.contains(&&*route) {
                 continue;
             }
             let query = QUERIES.iter().find(|(page, _)| *page == route).map_or("", |(_, query)| query);
