@@ -157,7 +157,7 @@ struct Kept {
 }
 
 /// Decrypts the lines of statements one by one, and keeps only those that were booked on these days, to save memory. Reads
-/// all statements with one query, in their order. Erased lines are missing.
+/// all statements with one query. Returns the lines in the order of the statements. Erased lines are missing.
 async fn load(
     pool: &PgPool,
     keyring: &Keyring,
@@ -168,7 +168,7 @@ async fn load(
     let fingerprints: Vec<&str> = statements.iter().map(|statement| statement.imported.fingerprint.as_str()).collect();
     let mut rows = sqlx::query_as(
         "SELECT s.at, kept.line, kept.sealed FROM unnest($2::text[]) WITH ORDINALITY AS s (fingerprint, at)
-         JOIN vault.statement_lines kept ON kept.shard_id = $1 AND kept.fingerprint = s.fingerprint ORDER BY s.at, kept.line",
+         JOIN vault.statement_lines kept ON kept.shard_id = $1 AND kept.fingerprint = s.fingerprint",
     )
     .bind(FIRST_SHARD)
     .bind(&fingerprints)
@@ -186,9 +186,11 @@ async fn load(
             return Err(StatementError::TooManyLines(most));
         }
         let decided = statement.decisions.get(&number).map(|decided| decided.decision);
-        lines.push(Kept { statement: statement.id, line, decided, is_duplicate: false });
+        lines.push((at, Kept { statement: statement.id, line, decided, is_duplicate: false }));
     }
-    Ok(lines)
+    // Only the lines of these days are sorted, and without their sealed bytes.
+    lines.sort_by_key(|(at, kept)| (*at, kept.line.number));
+    Ok(lines.into_iter().map(|(_, kept)| kept).collect())
 }
 
 /// Marks lines that repeat a line of an earlier statement on the same account. Two lines of a statement never repeat the
