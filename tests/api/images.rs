@@ -1,6 +1,8 @@
 //! Product images.
 
+use ledger_events::ProductId;
 use reqwest::header::CONTENT_TYPE;
+use rewards_ledger::ledger::images::thumbnails::{self, Size};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -147,6 +149,11 @@ async fn a_small_copy_of_an_image_is_made_once_and_goes_with_the_image() {
     let mut broken = PNG.to_vec();
     broken.resize(100_000, 0);
     let set = put(&node, &id, "image/png", broken).await.data(200);
+    assert_eq!(copies().await, Vec::<String>::new());
+    // A request for a copy of the image before may end only now. Its bytes are kept for a while.
+    let (product, before) = (ProductId(setup.product_id), hex::encode(Sha256::digest(&original)));
+    let late = thumbnails::copy(node.ledger.pool(), product, &before, Size::Thumbnail).await.unwrap();
+    assert!(late.is_some());
     assert_eq!(copies().await, Vec::<String>::new());
     let url = path(&set["image_url"]);
     for _ in 0..2 {

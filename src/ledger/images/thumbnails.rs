@@ -11,6 +11,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, Rgb, Rg
 use ledger_database::PgPool;
 use ledger_events::ProductId;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use super::load;
 
@@ -78,12 +79,13 @@ pub async fn copy(pool: &PgPool, product: ProductId, sha256: &str, size: Size) -
         let _permit = permit;
         shrink(&bytes, size)
     });
-    let made = shrinking.await.map_err(|_| sqlx::Error::WorkerCrashed)?;
-    let made = made
+    let made = outcome(shrinking.await)?
         .inspect_err(|error| tracing::info!(product_id = product.0, %error, "an image has no copy: it cannot be decoded"))
         .ok();
+    // Meanwhile the product may have got another image, which has deleted the copies of this one.
     sqlx::query(
-        "INSERT INTO product_thumbnails (product_id, sha256, size, bytes) VALUES ($1, decode($2, 'hex'), $3, $4) ON CONFLICT DO NOTHING",
+        "INSERT INTO product_thumbnails (product_id, sha256, size, bytes) SELECT id, decode($2, 'hex'), $3, $4 FROM products
+         WHERE id = $1 AND image->>'sha256' = $2 ON CONFLICT DO NOTHING",
     )
     .bind(product)
     .bind(sha256)
@@ -102,6 +104,25 @@ async fn kept(pool: &PgPool, product: ProductId, sha256: &str, size: Size) -> Re
         .bind(size.as_str())
         .fetch_optional(pool)
         .await
+}
+
+/// Returns the result of a decoder's thread. A hostile image that makes the decoder panic does so each time, so it counts as
+/// one that cannot be decoded.
+fn outcome(shrinking: Result<Result<Vec<u8>, ImageError>, JoinError>) -> Result<Result<Vec<u8>, Undecodable>, sqlx::Error> {
+    match shrinking {
+        Ok(made) => Ok(made.map_err(Undecodable::Image)),
+        Err(ended) if ended.is_panic() => Ok(Err(Undecodable::Panic)),
+        Err(_) => Err(sqlx::Error::WorkerCrashed),
+    }
+}
+
+/// Reason why an image has no copy.
+#[derive(Debug, thiserror::Error)]
+enum Undecodable {
+    #[error(transparent)]
+    Image(ImageError),
+    #[error("the decoder panicked")]
+    Panic,
 }
 
 /// Makes a copy within the bounds of a size.
@@ -183,6 +204,16 @@ mod tests {
         let made = shrink(&png(&RgbaImage::from_pixel(8, 8, Rgba([0, 0, 0, 0]))), Size::Thumbnail).unwrap();
         let read = image::load_from_memory(&made).unwrap().to_rgb8();
         assert_eq!((read.width(), read.get_pixel(4, 4).0), (8, [255, 255, 255]));
+    }
+
+    #[tokio::test]
+    async fn an_image_that_makes_the_decoder_panic_cannot_be_decoded() {
+        let panicked = tokio::task::spawn_blocking(|| panic!("a defect of the decoder")).await;
+        assert!(matches!(outcome(panicked), Ok(Err(Undecodable::Panic))));
+        // A node that stops has not tried the image.
+        let stopped = tokio::spawn(std::future::pending());
+        stopped.abort();
+        assert!(matches!(outcome(stopped.await), Err(sqlx::Error::WorkerCrashed)));
     }
 
     #[test]
