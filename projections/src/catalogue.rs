@@ -137,15 +137,46 @@ const BRANDS_LIKE: &str = r#"ARRAY(
         SELECT (SELECT (details->>'brand') COLLATE "C" FROM products WHERE (details->>'brand') COLLATE "C" > brands.brand
             ORDER BY 1 LIMIT 1)
         FROM brands WHERE brands.brand IS NOT NULL)
-    SELECT brand FROM brands WHERE brand ILIKE "#;
+    SELECT brand FROM brands WHERE brand ~ "#;
+
+/// Returns a regular expression for texts that contain a part in any case. It names both cases of every letter: `ILIKE` knows
+/// only those of the collation, and a database with the locale C knows no umlaut.
+fn containing(part: &str) -> String {
+    let mut pattern = String::with_capacity(part.len() * 4);
+    for char in part.chars() {
+        let mut cases = vec![char];
+        // A letter whose other case is several letters has only its own.
+        for other in [single(char.to_lowercase()), single(char.to_uppercase())].into_iter().flatten() {
+            if !cases.contains(&other) {
+                cases.push(other);
+            }
+        }
+        match cases[..] {
+            [only] if only.is_ascii_punctuation() => pattern.extend(['\\', only]),
+            [only] => pattern.push(only),
+            _ => {
+                pattern.push('[');
+                pattern.extend(cases);
+                pattern.push(']');
+            }
+        }
+    }
+    pattern
+}
+
+/// Returns the only character, or none if there are several.
+fn single(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    let first = chars.next();
+    first.filter(|_| chars.next().is_none())
+}
 
 impl ProductFilter {
     /// Writes a query for the ids of the products.
     fn write(&self, query: &mut QueryBuilder<Postgres>) {
         self.write_conditions(query);
         if let Some(search) = &self.search {
-            let pattern = format!("%{}%", search.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
-            query.push(" AND name ILIKE ").push_bind(pattern.clone());
+            let pattern = containing(search);
+            query.push(" AND name COLLATE \"C\" ~ ").push_bind(pattern.clone());
             query.push(" UNION ");
             self.write_conditions(query);
             query.push(" AND (details->>'brand') COLLATE \"C\" = ANY (").push(BRANDS_LIKE).push_bind(pattern).push("))");
@@ -217,4 +248,16 @@ pub async fn list_categories(pool: &PgPool, page: Page) -> Result<Listed<Categor
         query.push(" FROM categories WHERE true");
     };
     page::fetch(pool, conditions, "id", page).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_names_both_cases_of_every_letter() {
+        assert_eq!(containing("aÄ-1"), "[aA][Ää]\\-1");
+        assert_eq!(containing(r"50% [x]\"), r"50\% \[[xX]\]\\");
+        assert_eq!(containing("ß 日"), "ß 日", "the other case of ß is two letters, and some scripts have no cases");
+    }
 }
