@@ -38,9 +38,17 @@ impl Replannable for sqlx::Error {
 /// The error of the last attempt.
 pub async fn replanned<T, E: Replannable, A: Future<Output = Result<T, E>>>(ask: impl Fn() -> A) -> Result<T, E> {
     match ask().await {
-        Err(error) if error.is_plan_outdated() => ask().await,
+        Err(error) if error.is_plan_outdated() => {
+            log_outdated();
+            ask().await
+        }
         outcome => outcome,
     }
+}
+
+/// Logs that a plan was outdated, before the retry.
+pub(crate) fn log_outdated() {
+    tracing::debug!("a migration has outdated a plan; retrying on a new connection");
 }
 
 /// Returns the error for a server that did not answer before the deadline.

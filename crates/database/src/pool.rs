@@ -16,7 +16,7 @@ use sqlx::{Execute, Executor, Postgres, SqlSafeStr, SqlStr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::State;
-use crate::{Connector, PgConnection, Transaction, is_plan_outdated};
+use crate::{Connector, PgConnection, Transaction, is_plan_outdated, log_outdated};
 
 /// Deadline for acquiring a connection, including opening it.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
@@ -306,6 +306,7 @@ impl PgPool {
         drop(connection);
         match outcome {
             Err(error) if is_plan_outdated(&error) => {
+                log_outdated();
                 let mut connection = self.acquire().await?;
                 on(&mut connection, statement).await
             }
@@ -327,7 +328,10 @@ impl PgPool {
             loop {
                 match answers.next().await {
                     None => return Ok(()),
-                    Some(Err(error)) if is_first && !is_again && is_plan_outdated(&error) => break,
+                    Some(Err(error)) if is_first && !is_again && is_plan_outdated(&error) => {
+                        log_outdated();
+                        break;
+                    }
                     Some(answer) => {
                         is_first = false;
                         if sender.send(answer).await.is_err() {
