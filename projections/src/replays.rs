@@ -7,7 +7,7 @@ use ledger_events::replay::{Replay, ReplayEvent, ReplayKind, ReplayStatus, evolv
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder, Row as _};
+use sqlx::{PgExecutor, Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
 use crate::state::{Row, State, Upsert, all, first, select, state};
@@ -33,9 +33,13 @@ pub async fn due(pool: &PgPool, shard: ShardId) -> Result<Vec<Replay>, sqlx::Err
 }
 
 /// Lists the running replays of these shards, oldest first, with their shards. At most `limit` of them.
-pub async fn running(pool: &PgPool, shards: &[ShardId], limit: i64) -> Result<Vec<(ShardId, Replay)>, sqlx::Error> {
+pub async fn running<'a>(
+    db: impl PgExecutor<'a>,
+    shards: &'a [ShardId],
+    limit: i64,
+) -> Result<Vec<(ShardId, Replay)>, sqlx::Error> {
     let query = select("FROM webhook_replays WHERE shard_id = ANY($1) AND status = 'RUNNING' ORDER BY shard_id, id LIMIT $2");
-    all(query.bind(shards).bind(limit), pool).await
+    all(query.bind(shards).bind(limit), db).await
 }
 
 impl Row for Replay {
@@ -125,7 +129,11 @@ pub struct Outcome {
 }
 
 /// Counts the outcomes of these replays. Skips replays without deliveries.
-pub async fn outcomes(pool: &PgPool, shard: ShardId, ids: &[ReplayId]) -> Result<HashMap<ReplayId, Outcome>, sqlx::Error> {
+pub async fn outcomes(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    ids: &[ReplayId],
+) -> Result<HashMap<ReplayId, Outcome>, sqlx::Error> {
     let rows: Vec<(ReplayId, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.replay_id, count(*) FILTER (WHERE s.status = 'pending'), count(*) FILTER (WHERE s.status = 'delivered'),
             count(*) FILTER (WHERE s.status = 'failed')
@@ -134,7 +142,7 @@ pub async fn outcomes(pool: &PgPool, shard: ShardId, ids: &[ReplayId]) -> Result
     )
     .bind(shard)
     .bind(ids)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await?;
     Ok(rows.into_iter().map(|(id, pending, delivered, failed)| (id, Outcome { pending, delivered, failed })).collect())
 }

@@ -11,7 +11,7 @@ use ledger_projections::page::{self, Listed, Page};
 use ledger_projections::state::Row;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder};
+use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
 use super::limits::{BLOCK, Block};
 
@@ -68,4 +68,20 @@ pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<ActiveBlock>, sqlx
         query.push(" FROM ip_blocks WHERE clock_timestamp() BETWEEN started_at AND ends_at");
     };
     page::fetch(pool, conditions, "id", page).await
+}
+
+/// Lists the newest active blocks, with the number of all.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn newest(db: impl PgExecutor<'_>, most: i64) -> Result<Listed<ActiveBlock>, sqlx::Error> {
+    let rows = sqlx::query(
+        "SELECT ip, started_at, ends_at, count(*) OVER () AS total FROM ip_blocks
+         WHERE clock_timestamp() BETWEEN started_at AND ends_at ORDER BY id DESC LIMIT $1",
+    )
+    .bind(most)
+    .fetch_all(db)
+    .await?;
+    let total = rows.first().map(|row| row.try_get("total")).transpose()?.unwrap_or_default();
+    Ok(Listed { rows: rows.iter().map(ActiveBlock::read).collect::<Result<_, _>>()?, total })
 }

@@ -1,8 +1,9 @@
 //! Overview of all deliveries for operators: queues, endpoints that fail, and attempts by day.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{FromRow, PgPool};
+use ledger_database::FromRow;
 use ledger_events::{AccountId, ShardId, WebhookId};
+use sqlx::PgExecutor;
 
 use super::days::DeliveryDay;
 
@@ -31,7 +32,7 @@ pub struct DeliveryQueue {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn queues(pool: &PgPool, counted: i64) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
+pub async fn queues(db: impl PgExecutor<'_>, counted: i64) -> Result<Vec<DeliveryQueue>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id,
             (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = h.shard_id AND s.leased_until IS NOT NULL
@@ -44,7 +45,7 @@ pub async fn queues(pool: &PgPool, counted: i64) -> Result<Vec<DeliveryQueue>, s
          FROM log_head h ORDER BY h.shard_id",
     )
     .bind(counted)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -72,7 +73,7 @@ pub struct FailingWebhook {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn failing(pool: &PgPool, limit: i64) -> Result<Vec<FailingWebhook>, sqlx::Error> {
+pub async fn failing(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailingWebhook>, sqlx::Error> {
     sqlx::query_as(
         "WITH RECURSIVE webhook AS (
             (SELECT shard_id, webhook_id FROM delivery_state WHERE status = 'pending' AND attempt_count > 0
@@ -99,7 +100,7 @@ pub async fn failing(pool: &PgPool, limit: i64) -> Result<Vec<FailingWebhook>, s
     )
     .bind(MOST_OF_WEBHOOK)
     .bind(limit)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -110,7 +111,8 @@ pub struct FailedWebhook {
     pub account_id: AccountId,
     /// Number of these deliveries.
     pub failed: i64,
-    /// Time at which the last attempt of the latest one was due.
+    /// Time at which the last attempt of the latest one was due, never in the future: a delivery whose webhook is switched off
+    /// fails before its next attempt is due.
     pub failed_at: DateTime<Utc>,
 }
 
@@ -119,10 +121,10 @@ pub struct FailedWebhook {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn failed(pool: &PgPool, limit: i64) -> Result<Vec<FailedWebhook>, sqlx::Error> {
+pub async fn failed(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailedWebhook>, sqlx::Error> {
     sqlx::query_as(
         "SELECT failed.webhook_id, a.account_id, failed.failed, failed.failed_at
-         FROM (SELECT shard_id, webhook_id, count(*) AS failed, max(next_attempt_at) AS failed_at FROM
+         FROM (SELECT shard_id, webhook_id, count(*) AS failed, least(max(next_attempt_at), now()) AS failed_at FROM
                 (SELECT shard_id, webhook_id, next_attempt_at FROM delivery_state
                  WHERE status = 'failed' AND next_attempt_at > now() - interval '24 hours'
                  ORDER BY next_attempt_at DESC LIMIT $1) AS latest
@@ -132,7 +134,7 @@ pub async fn failed(pool: &PgPool, limit: i64) -> Result<Vec<FailedWebhook>, sql
     )
     .bind(MOST_FAILED)
     .bind(limit)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -140,13 +142,13 @@ pub async fn failed(pool: &PgPool, limit: i64) -> Result<Vec<FailedWebhook>, sql
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn days(pool: &PgPool) -> Result<Vec<DeliveryDay>, sqlx::Error> {
+pub async fn days(db: impl PgExecutor<'_>) -> Result<Vec<DeliveryDay>, sqlx::Error> {
     sqlx::query_as(
         "SELECT day, sum(attempts)::bigint AS attempts, sum(delivered)::bigint AS delivered, sum(total_ms)::bigint AS total_ms,
             max(longest_ms) AS longest_ms
          FROM delivery_days WHERE day > (clock_timestamp() AT TIME ZONE 'UTC')::date - $1 GROUP BY day ORDER BY day",
     )
     .bind(DAYS)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }

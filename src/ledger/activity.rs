@@ -1,8 +1,9 @@
-//! Signs of life of all nodes, as far as the database knows them.
+//! Activity of all nodes, as far as the database knows it.
 
 use chrono::{DateTime, Utc};
-use ledger_database::{FromRow, PgPool};
+use ledger_database::FromRow;
 use ledger_events::ShardId;
+use sqlx::PgExecutor;
 
 /// Connections of one task of the nodes, or of a command. A node has one connection for each of its tasks, except for those
 /// that read.
@@ -18,13 +19,13 @@ pub struct Connected {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn connected(pool: &PgPool) -> Result<Vec<Connected>, sqlx::Error> {
+pub async fn connected(db: impl PgExecutor<'_>) -> Result<Vec<Connected>, sqlx::Error> {
     // The role of a node sees the names of other roles' connections, but not their addresses.
     sqlx::query_as(
         "SELECT application_name AS name, count(*) AS connections FROM pg_stat_activity
          WHERE datname = current_database() AND application_name LIKE 'rewards-ledger%' GROUP BY application_name ORDER BY application_name",
     )
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -55,7 +56,7 @@ impl Progress {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn progress(pool: &PgPool) -> Result<Vec<Progress>, sqlx::Error> {
+pub async fn progress(db: impl PgExecutor<'_>) -> Result<Vec<Progress>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, clock_timestamp() AS now, h.recorded_at AS appended_at,
             (SELECT c.signed_at FROM log_checkpoints c WHERE c.shard_id = h.shard_id ORDER BY c.size DESC, c.signed_at DESC LIMIT 1) AS signed_at,
@@ -64,7 +65,7 @@ pub async fn progress(pool: &PgPool) -> Result<Vec<Progress>, sqlx::Error> {
             (SELECT max(p.updated_at) FROM projection_checkpoints p WHERE p.shard_id = h.shard_id) AS projected_at
          FROM log_head h ORDER BY h.shard_id",
     )
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -83,7 +84,7 @@ pub struct SigningNode {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn signing_nodes(pool: &PgPool) -> Result<Vec<SigningNode>, sqlx::Error> {
+pub async fn signing_nodes(db: impl PgExecutor<'_>) -> Result<Vec<SigningNode>, sqlx::Error> {
     sqlx::query_as(
         "SELECT s.shard_id, s.host, s.compared_at,
             (SELECT min(r.reason) FROM log_refusals r WHERE r.shard_id = s.shard_id AND r.node = s.node AND r.withdrawn_at IS NULL
@@ -91,6 +92,6 @@ pub async fn signing_nodes(pool: &PgPool) -> Result<Vec<SigningNode>, sqlx::Erro
                     AND e.type = 'LogIncidentRecorded' AND (e.position > r.head OR e.data ->> 'origin' = r.origin))) AS refusal
          FROM log_signers s ORDER BY s.shard_id, s.host, s.compared_at",
     )
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }

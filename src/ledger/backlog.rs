@@ -2,6 +2,7 @@
 
 use ledger_database::PgPool;
 use ledger_projections::{deliveries, totals};
+use sqlx::PgExecutor;
 
 use crate::telemetry::{Backlog, Lag};
 
@@ -15,7 +16,7 @@ const COUNTED: i64 = 100_000;
 const PROJECTIONS: [&str; 3] = [deliveries::NAME, totals::NAME, TREE];
 
 /// Measures the lag of every projection of every shard in one statement that uses only indexes.
-pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
+pub async fn lags(db: impl PgExecutor<'_>) -> Result<Vec<Lag>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, p.projection, c.position AS checkpoint, greatest(h.position - c.position, 0) AS behind,
             coalesce((SELECT greatest(0, extract(epoch FROM clock_timestamp() - e.recorded_at)) FROM events e
@@ -26,12 +27,12 @@ pub async fn lags(pool: &PgPool) -> Result<Vec<Lag>, sqlx::Error> {
          ORDER BY h.shard_id, p.projection",
     )
     .bind(&PROJECTIONS[..])
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
 /// Measures the backlog of every shard in one statement that uses only indexes. Counts no queue further than `counted`.
-pub async fn sample(pool: &PgPool, counted: i64) -> Result<Vec<Backlog>, sqlx::Error> {
+pub async fn sample(db: impl PgExecutor<'_>, counted: i64) -> Result<Vec<Backlog>, sqlx::Error> {
     sqlx::query_as(
         "SELECT h.shard_id, h.position AS head,
             greatest(0, extract(epoch FROM h.recorded_at - clock_timestamp()))::float8 AS head_ahead,
@@ -50,7 +51,7 @@ pub async fn sample(pool: &PgPool, counted: i64) -> Result<Vec<Backlog>, sqlx::E
          FROM log_head h ORDER BY h.shard_id",
     )
     .bind(counted)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 

@@ -1,10 +1,11 @@
-//! Signs of life of the nodes. Each node writes its own every few seconds, so that any node can show all of them.
+//! Heartbeats of the nodes. Each node writes its own every few seconds, so that any node can show all of them.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{FromRow, PgPool};
 use ledger_events::ShardId;
+use sqlx::PgExecutor;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -13,9 +14,9 @@ use super::Ledger;
 use crate::heartbeat::Pulse;
 use crate::telemetry::{Metrics, Minute};
 
-/// Interval of a node's signs of life.
+/// Interval of a node's heartbeats.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
-/// Time without a sign of life after which a node counts as lost.
+/// Time without a heartbeat after which a node counts as lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(30);
 /// Time for which nodes that have ended, and minutes, are kept.
 const KEPT: Duration = Duration::from_secs(3_600);
@@ -44,9 +45,9 @@ impl Me {
     }
 }
 
-/// Writes signs of life until stopped, and then that the node has stopped.
+/// Writes heartbeats until stopped, and then that the node has stopped.
 pub async fn run(me: Me, ledger: Ledger, metrics: Metrics, stop: CancellationToken) {
-    let heartbeat = ledger.heartbeats().background("signs of life");
+    let heartbeat = ledger.heartbeats().background("node heartbeats");
     let mut due = tokio::time::interval(BEAT_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Minutes before this one are written.
@@ -60,7 +61,7 @@ pub async fn run(me: Me, ledger: Ledger, metrics: Metrics, stop: CancellationTok
         minutes.retain(|minute| written.is_none_or(|written| minute.at() >= written) && !minute.is_empty());
         match beat(&ledger, &me, &metrics, &minutes).await {
             Ok(()) => written = minutes.last().map(Minute::at).or(written),
-            Err(error) => tracing::warn!(%error, "failed to write the node's sign of life; retrying"),
+            Err(error) => tracing::warn!(%error, "failed to write the node's heartbeat; retrying"),
         }
     }
     if let Err(error) = stopped(ledger.maintenance(), &me).await {
@@ -68,7 +69,7 @@ pub async fn run(me: Me, ledger: Ledger, metrics: Metrics, stop: CancellationTok
     }
 }
 
-/// Writes a sign of life and the counts of these minutes, in one statement.
+/// Writes a heartbeat and the counts of these minutes, in one statement.
 async fn beat(ledger: &Ledger, me: &Me, metrics: &Metrics, minutes: &[Minute]) -> Result<(), sqlx::Error> {
     let stalled: Vec<String> =
         metrics.heartbeats().pulses().into_iter().filter(Pulse::is_stalled).map(|pulse| pulse.name).collect();
@@ -118,7 +119,7 @@ async fn stopped(pool: &PgPool, me: &Me) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// A node, as its signs of life tell.
+/// A node, as its heartbeats tell.
 #[derive(Clone, Debug, FromRow)]
 pub struct Node {
     pub id: Uuid,
@@ -130,7 +131,7 @@ pub struct Node {
     pub checked: Vec<ShardId>,
     pub started_at: DateTime<Utc>,
     pub beat_at: DateTime<Utc>,
-    /// Seconds since the last sign of life.
+    /// Seconds since the last heartbeat.
     pub beat_age: f64,
     /// Time at which the node has stopped in order.
     pub stopped_at: Option<DateTime<Utc>>,
@@ -147,18 +148,22 @@ impl Node {
     }
 }
 
-/// Lists the nodes that run, and those that ended in the last hour; the latest start first.
+/// Lists the nodes that run, then the lost ones, then those that stopped in the last hour; of each kind the latest start first.
+/// At most [`MOST_LISTED`].
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn list(pool: &PgPool) -> Result<Vec<Node>, sqlx::Error> {
+pub async fn list(db: impl PgExecutor<'_>) -> Result<Vec<Node>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, host, version, roles, stalled_loops, checked, started_at, beat_at, stopped_at,
             greatest(0, extract(epoch FROM clock_timestamp() - beat_at))::float8 AS beat_age
-         FROM nodes ORDER BY started_at DESC, id DESC LIMIT $1",
+         FROM nodes
+         ORDER BY stopped_at IS NOT NULL, stopped_at IS NULL AND beat_at < clock_timestamp() - make_interval(secs => $2),
+            started_at DESC, id DESC LIMIT $1",
     )
     .bind(MOST_LISTED)
-    .fetch_all(pool)
+    .bind(LOST_AFTER.as_secs_f64())
+    .fetch_all(db)
     .await
 }
 
@@ -166,7 +171,7 @@ pub async fn list(pool: &PgPool) -> Result<Vec<Node>, sqlx::Error> {
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn minutes(pool: &PgPool) -> Result<Vec<Minute>, sqlx::Error> {
+pub async fn minutes(db: impl PgExecutor<'_>) -> Result<Vec<Minute>, sqlx::Error> {
     #[derive(FromRow)]
     struct Counted {
         minute: DateTime<Utc>,
@@ -178,7 +183,7 @@ pub async fn minutes(pool: &PgPool) -> Result<Vec<Minute>, sqlx::Error> {
          FROM node_minutes WHERE minute > clock_timestamp() - make_interval(secs => $1) GROUP BY minute ORDER BY minute",
     )
     .bind(KEPT.as_secs_f64())
-    .fetch_all(pool)
+    .fetch_all(db)
     .await?;
     let minute = |Counted { minute, counts }| {
         let count = |at: usize| counts.get(at).map_or(0, |count: &i64| count.unsigned_abs());

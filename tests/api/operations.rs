@@ -1,5 +1,6 @@
 //! The state of operations, as operators see it.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse as Received;
@@ -90,7 +91,8 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     assert!(state["shards"][0]["oldest_attempt_at"].is_string());
     assert_eq!(names(&state["alerts"]), ["LedgerStockLow"]);
 
-    let failed = "UPDATE delivery_state SET status = 'failed', attempt_count = 5";
+    // A webhook that is switched off ends a delivery before its next attempt is due.
+    let failed = "UPDATE delivery_state SET status = 'failed', attempt_count = 5, next_attempt_at = now() + interval '1 h'";
     sqlx::raw_sql(failed).execute(node.ledger.pool()).await.unwrap();
     let state = operations(&node).await;
     assert_eq!((&state["endpoints"], &state["shards"][0]["dead_deliveries"]), (&json!([]), &json!(2)));
@@ -99,6 +101,18 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
         (&failed["webhook_id"], &failed["account_id"], &failed["failed"]),
         (&webhook, &json!(client.account_id), &json!(2))
     );
+    let failed_at: DateTime<Utc> = serde_json::from_value(failed["failed_at"].clone()).unwrap();
+    assert!(failed_at <= Utc::now() + TimeDelta::minutes(1), "{failed_at} is in the future");
+}
+
+#[tokio::test]
+async fn the_state_is_read_on_one_connection() {
+    let (node, proxy) = Node::behind_a_proxy().await;
+    node.setup().await;
+    let before = proxy.heard("rewards-ledger");
+    operations(&node).await;
+    let after = proxy.heard("rewards-ledger");
+    assert!(after <= before.max(2), "{after} connections instead of {before}");
 }
 
 #[tokio::test]

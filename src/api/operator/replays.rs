@@ -1,8 +1,7 @@
 //! `/admin/v1/webhooks/:id/replays` and `/admin/v1/replays`: delivering past events to a webhook again.
 
-use std::collections::HashMap;
-
 use chrono::{DateTime, Utc};
+use ledger_database::{PgConnection, replanned};
 use ledger_events::replay::{self, ReplayKind as Kind};
 use ledger_events::{ReplayId, ShardId, WebhookId, webhook};
 use ledger_projections::replays::{self, Outcome};
@@ -22,7 +21,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{boolean, date_time, integer, one_of};
 use crate::api::reply::{Data, Listed, Plural, Reply, Stored, render};
 use crate::api::scalars::Timestamp;
-use crate::api::state::{ApiState, State, Tag, not_found, origin, rows_of, time};
+use crate::api::state::{State, Tag, not_found, origin, rows_of, time};
 use crate::api::webhooks::{Event, ReplayStatus};
 use crate::delivery::replay::{PER_SECOND, Search};
 use crate::ledger::commands::RequestReplay;
@@ -166,26 +165,20 @@ struct ReplayStart {
     replay: Option<Replay>,
 }
 
-async fn outcomes(state: &ApiState, shard: ShardId, ids: &[ReplayId]) -> Result<HashMap<ReplayId, Outcome>, ApiError> {
-    Ok(replays::outcomes(state.ledger.pool(), shard, ids).await?)
-}
-
 async fn shown(state: &State<'_>, shard: ShardId, replay: replay::Replay) -> Result<Replay, ApiError> {
-    let outcome = outcomes(state, shard, &[replay.id]).await?.remove(&replay.id).unwrap_or_default();
+    let outcome = replays::outcomes(state.ledger.pool(), shard, &[replay.id]).await?.remove(&replay.id).unwrap_or_default();
     Ok(Replay::of(replay, outcome))
 }
 
-/// Reads the running replays of all shards with the outcomes of their deliveries, oldest first. At most 50 of them.
-pub async fn running(state: &ApiState) -> Result<Vec<Replay>, ApiError> {
-    let pool = state.ledger.pool();
-    let shards: Vec<ShardId> = state.ledger.shards().collect();
-    let running = replays::running(pool, &shards, MOST_RUNNING).await?;
+/// Reads the running replays of these shards with the outcomes of their deliveries, oldest first. At most 50 of them.
+pub async fn running(conn: &mut PgConnection, shards: &[ShardId]) -> Result<Vec<Replay>, sqlx::Error> {
+    let running = replays::running(&mut *conn, shards, MOST_RUNNING).await?;
     let mut shown = vec![];
-    for shard in shards {
+    for &shard in shards {
         let own = || running.iter().filter(|(of, _)| *of == shard).map(|(_, replay)| replay);
         let ids: Vec<ReplayId> = own().map(|replay| replay.id).collect();
         if !ids.is_empty() {
-            let mut outcomes = outcomes(state, shard, &ids).await?;
+            let mut outcomes = replays::outcomes(&mut *conn, shard, &ids).await?;
             shown.extend(own().cloned().map(|replay| {
                 let outcome = outcomes.remove(&replay.id).unwrap_or_default();
                 Replay::of(replay, outcome)
@@ -273,7 +266,7 @@ impl Replays {
         let (shard, webhook) = webhook_of(&state, WebhookId(id.0)).await?;
         let found = replays::list(state.ledger.pool(), shard, webhook.id, rows_of(page)).await?;
         let ids: Vec<ReplayId> = found.rows.iter().map(|replay| replay.id).collect();
-        let mut outcomes = outcomes(&state, shard, &ids).await?;
+        let mut outcomes = replays::outcomes(state.ledger.pool(), shard, &ids).await?;
         let total = u64::try_from(found.total).unwrap_or_default();
         let view = |replay: replay::Replay| {
             let outcome = outcomes.remove(&replay.id).unwrap_or_default();
@@ -287,7 +280,9 @@ impl Replays {
     /// Returns the replays of all webhooks that run now.
     #[oai(path = "/replays", method = "get", operation_id = "list_running_replays")]
     async fn running(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<Reply<RunningReplays>, ApiError> {
-        Ok(Reply(RunningReplays { replays: running(&state).await? }))
+        let shards: Vec<ShardId> = state.ledger.shards().collect();
+        let read = async || running(&mut *state.ledger.pool().acquire().await?, &shards).await;
+        Ok(Reply(RunningReplays { replays: replanned(read).await? }))
     }
 
     /// Retrieve a replay

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ledger_database::{FromRow, PgPool};
 use ledger_events::{Money, ProductId, ShardId};
 use rust_decimal::Decimal;
+use sqlx::PgExecutor;
 
 use crate::ledger::clock::expiry_day;
 
@@ -39,7 +40,7 @@ pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Re
 
 /// Returns the denominations of which fewer vouchers are available than their threshold. Counts no further than the
 /// threshold.
-pub async fn low(pool: &PgPool, shards: &[ShardId]) -> Result<BTreeSet<(ProductId, Money)>, sqlx::Error> {
+pub async fn low(db: impl PgExecutor<'_>, shards: &[ShardId]) -> Result<BTreeSet<(ProductId, Money)>, sqlx::Error> {
     let low: Vec<(ProductId, Decimal)> = sqlx::query_as(concat!(
         "SELECT t.product_id, t.denomination
          FROM (SELECT p.id AS product_id, (s.value->>'denomination')::numeric AS denomination, (s.value->>'least')::integer AS least
@@ -53,7 +54,7 @@ pub async fn low(pool: &PgPool, shards: &[ShardId]) -> Result<BTreeSet<(ProductI
         ") LIMIT t.least) AS counted) < t.least"
     ))
     .bind(shards)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await?;
     let pair = |(product, denomination): (ProductId, Decimal)| {
         Ok((product, denomination.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))?))

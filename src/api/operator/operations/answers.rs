@@ -19,7 +19,7 @@ use crate::telemetry::{Backlog, Lag, Metrics, Minute};
 pub struct OperationsState {
     /// Node that answers.
     pub node: NodeState,
-    /// Nodes that run, and those that ended in the last hour, the latest start first. At most 100.
+    /// Nodes that run, then lost ones, then those that stopped in the last hour; of each kind the latest start first. At most 100.
     pub nodes: Vec<KnownNode>,
     /// Counts of all nodes by minute, for the last hour, oldest first. Minutes without a count are left out.
     pub minutes: Vec<NodeMinute>,
@@ -65,8 +65,8 @@ pub struct NodeState {
 
 /// Condition of a node.
 ///
-/// - `running`: the node gives signs of life.
-/// - `lost`: the node has given no sign of life for 30 seconds. It has ended, or cannot reach the database.
+/// - `running`: the node has a recent heartbeat.
+/// - `lost`: the node has had no heartbeat for 30 seconds. It has ended, or cannot reach the database.
 /// - `stopped`: the node has stopped in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum, Serialize)]
 #[oai(rename_all = "lowercase")]
@@ -77,7 +77,7 @@ enum NodeCondition {
     Stopped,
 }
 
-/// A node, as its last sign of life tells.
+/// A node, as its last heartbeat tells.
 #[derive(Object, Serialize)]
 pub struct KnownNode {
     /// Unique identifier of the node, drawn at its start.
@@ -94,9 +94,9 @@ pub struct KnownNode {
     stalled_loops: Vec<String>,
     /// Time at which the node started.
     started_at: Timestamp,
-    /// Time of the last sign of life.
+    /// Time of the last heartbeat.
     beat_at: Timestamp,
-    /// Seconds since the last sign of life, by the database's clock.
+    /// Seconds since the last heartbeat, by the database's clock.
     beat_age_seconds: f64,
     /// Time at which the node stopped in order; null otherwise.
     stopped_at: Option<Timestamp>,
@@ -333,7 +333,7 @@ pub struct FailedEndpoint {
     account_id: i64,
     /// Number of deliveries that failed for good in the last 24 hours, among the latest 1,001 of all webhooks.
     failed: i64,
-    /// Time at which the last attempt of the latest one was due.
+    /// Time at which the last attempt of the latest one was due, or the time of the response if that is earlier.
     failed_at: Timestamp,
 }
 

@@ -5,12 +5,12 @@ mod answers;
 
 use std::collections::BTreeSet;
 
-use futures::try_join;
+use ledger_database::{PgConnection, replanned};
 use ledger_events::{Money, ProductId, ShardId};
-use ledger_projections::page::{Listed, Page as RowPage};
+use ledger_projections::page::Listed;
 use poem_openapi::OpenApi;
 
-use super::replays;
+use super::replays::{self, Replay};
 use crate::access::blocks::ActiveBlock;
 use crate::access::{Operator, blocks};
 use crate::api::error::ApiError;
@@ -35,36 +35,35 @@ const MOST_LISTED: i64 = 50;
 /// Largest number of rows of a queue that are counted: one more than the greatest threshold of an alert.
 const COUNTED: i64 = 10_001;
 
+/// Reads everything on one connection, one statement after the other: the pool has other users, and may be small.
+async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
+    let ids: Vec<ShardId> = state.ledger.shards().collect();
+    let conn = &mut state.ledger.pool().acquire().await?;
+    Ok(Read {
+        shards: shard_states(state, conn).await?,
+        failing: overview::failing(&mut **conn, MOST_LISTED).await?,
+        failed: overview::failed(&mut **conn, MOST_LISTED).await?,
+        days: overview::days(&mut **conn).await?,
+        connections: activity::connected(&mut **conn).await?,
+        signers: activity::signing_nodes(&mut **conn).await?,
+        nodes: nodes::list(&mut **conn).await?,
+        minutes: nodes::minutes(&mut **conn).await?,
+        low: stock::low(&mut **conn, &ids).await?,
+        blocked: blocks::newest(&mut **conn, MOST_LISTED).await?,
+        unwiped: erasure::wipe::outstanding(conn).await?,
+        replays: replays::running(conn, &ids).await?,
+    })
+}
+
 /// Reads the state of every shard.
-async fn shard_states(state: &ApiState) -> Result<Vec<ShardState>, sqlx::Error> {
-    let pool = state.ledger.pool();
-    let (backlogs, queues) = try_join!(backlog::sample(pool, COUNTED), overview::queues(pool, COUNTED))?;
-    let (lags, progress) = try_join!(backlog::lags(pool), activity::progress(pool))?;
+async fn shard_states(state: &ApiState, conn: &mut PgConnection) -> Result<Vec<ShardState>, sqlx::Error> {
+    let backlogs = backlog::sample(&mut *conn, COUNTED).await?;
+    let queues = overview::queues(&mut *conn, COUNTED).await?;
+    let lags = backlog::lags(&mut *conn).await?;
+    let progress = activity::progress(conn).await?;
     let depths = state.metrics.queue_depths();
     let shard = |backlog| ShardState::of(backlog, &lags, &progress, &queues, &depths, &state.metrics);
     Ok(backlogs.into_iter().map(shard).collect())
-}
-
-/// Reads everything but the replays, in four lanes at a time: the pool has other users.
-async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
-    let pool = state.ledger.pool();
-    let ids: Vec<ShardId> = state.ledger.shards().collect();
-    let of_deliveries = async {
-        let (failing, failed) = (overview::failing(pool, MOST_LISTED).await?, overview::failed(pool, MOST_LISTED).await?);
-        Ok((failing, failed, overview::days(pool).await?))
-    };
-    let of_nodes = async {
-        let (connections, signers) = (activity::connected(pool).await?, activity::signing_nodes(pool).await?);
-        Ok((connections, signers, nodes::list(pool).await?, nodes::minutes(pool).await?))
-    };
-    let of_stock = async {
-        let low = stock::low(pool, &ids).await?;
-        let blocked = blocks::list(pool, RowPage { number: 1, size: MOST_LISTED }).await?;
-        Ok((low, blocked, erasure::wipe::outstanding(&mut *pool.acquire().await?).await?))
-    };
-    let (shards, (failing, failed, days), (connections, signers, nodes, minutes), (low, blocked, unwiped)) =
-        try_join!(shard_states(state), of_deliveries, of_nodes, of_stock)?;
-    Ok(Read { shards, failing, failed, days, connections, signers, nodes, minutes, low, blocked, unwiped })
 }
 
 /// Results of the reads from the database.
@@ -80,6 +79,7 @@ struct Read {
     low: BTreeSet<(ProductId, Money)>,
     blocked: Listed<ActiveBlock>,
     unwiped: Vec<String>,
+    replays: Vec<Replay>,
 }
 
 pub struct Operations;
@@ -97,7 +97,7 @@ impl Operations {
     async fn get(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<NoStore<Reply<OperationsState>>, ApiError> {
         let pulses = state.ledger.heartbeats().pulses();
         let problem = probes::obstacle(&state, &pulses).await;
-        let (read, replays) = try_join!(async { Ok::<_, ApiError>(read(&state).await?) }, replays::running(&state))?;
+        let read = replanned(|| read(&state)).await?;
         let minutes = state.metrics.minutes();
         let has_key = state.keyring.current().is_some();
         let Read { shards, nodes, low, .. } = &read;
@@ -119,7 +119,7 @@ impl Operations {
             endpoints: read.failing.into_iter().map(FailingEndpoint::from).collect(),
             failed_endpoints: read.failed.into_iter().map(FailedEndpoint::from).collect(),
             days: read.days.into_iter().map(DeliveryDayOfAll::from).collect(),
-            replays,
+            replays: read.replays,
             unwiped_tables: read.unwiped,
             ip_block_count: read.blocked.total,
             ip_blocks: read.blocked.rows.into_iter().map(Into::into).collect(),

@@ -15,7 +15,7 @@ fn seconds(seconds: f64) -> Markup {
     html! { (format!("{seconds:.1}")) " s" }
 }
 
-/// Renders the shards with their last signs of life and their queues.
+/// Renders the shards with the times of their last progress and their queues.
 pub fn shards(shards: &[Shard]) -> Markup {
     let columns = [
         ("Shard", false),
@@ -125,7 +125,7 @@ fn all_nodes(nodes: &[KnownNode]) -> Markup {
         ("Version", false),
         ("Roles", false),
         ("Started", false),
-        ("Last sign of life", false),
+        ("Last heartbeat", false),
         ("Stalled loops", false),
         ("State", false),
     ];
@@ -141,7 +141,7 @@ fn all_nodes(nodes: &[KnownNode]) -> Markup {
         ]
     };
     let rows: Vec<_> = nodes.iter().map(row).collect();
-    rows_or("No node has given a sign of life in the last hour.", "All nodes", &columns, &rows)
+    rows_or("No node has had a heartbeat in the last hour.", "All nodes", &columns, &rows)
 }
 
 /// Renders the loops of this node, and what the database knows of all nodes.
