@@ -6,9 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerificationStarted {}
 
+/// The end of a verification by an operator, before it had a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerificationStopped {}
+
 crate::codec::stream_events! {
     /// Events of a verification.
     VerificationEvent {
         VerificationStarted = 1,
+        VerificationStopped = 1,
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, OrderId, Position, ProductId, ShardId};
+use rust_decimal::Decimal;
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 /// A single inconsistency between the data and the log, or within the log. Its text is one readable line.
@@ -108,9 +110,9 @@ pub enum RowProblem {
 pub struct FieldDifference {
     pub field: String,
     /// Value in the table.
-    pub stored: serde_json::Value,
+    pub stored: Value,
     /// Value according to the log.
-    pub folded: serde_json::Value,
+    pub folded: Value,
 }
 
 /// The number of differences, and the first ones in full.
@@ -153,6 +155,46 @@ impl Difference {
             Self::Root { agreed, size, .. } => Some((fit(*agreed) + 1, fit(*size))),
             _ => None,
         }
+    }
+}
+
+impl Difference {
+    /// Returns the line without the content of rows and events. A row that somebody changed can hold anything, personal data
+    /// and secrets included, so a line that is kept has only numbers, times and truth values of it.
+    pub fn without_content(&self) -> String {
+        match self {
+            Self::Row(row) => row.without_content().to_string(),
+            Self::Unreadable { shard, position, .. } => format!("shard {shard}, position {position}: the event cannot be read"),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl RowDifference {
+    fn without_content(&self) -> RowDifference {
+        let problem = match &self.problem {
+            RowProblem::Differs { fields } => {
+                RowProblem::Differs { fields: fields.iter().map(FieldDifference::without_content).collect() }
+            }
+            problem => problem.clone(),
+        };
+        RowDifference { problem, ..self.clone() }
+    }
+}
+
+impl FieldDifference {
+    fn without_content(&self) -> FieldDifference {
+        FieldDifference { field: self.field.clone(), stored: plain(&self.stored), folded: plain(&self.folded) }
+    }
+}
+
+/// Returns a value if it is a number, a time or a truth value, and its kind otherwise.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.parse::<Decimal>().is_ok() || DateTime::parse_from_rfc3339(text).is_ok() => value.clone(),
+        Value::String(_) => "(text)".into(),
+        Value::Array(_) | Value::Object(_) => "(content)".into(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
@@ -256,5 +298,35 @@ impl fmt::Display for RowDifference {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_line_has_numbers_and_times_of_a_row_and_no_text() {
+        let field = |field: &str, stored: Value, folded: Value| FieldDifference { field: field.to_owned(), stored, folded };
+        let fields = vec![
+            field("balance", json!("6.00"), json!(5)),
+            field("created_at", json!("2026-01-31T12:00:00+00:00"), json!(null)),
+            field("name", json!("Ada Lovelace"), json!("Acme")),
+            field("details", json!({"email": "ada@example.com"}), json!(["secret"])),
+        ];
+        let (key, part) = ("7".to_owned(), String::new());
+        let row =
+            Difference::Row(RowDifference { table: "wallets", shard: 1, key, part, problem: RowProblem::Differs { fields } });
+        assert_eq!(
+            row.without_content(),
+            "shard 1: wallets 7: balance is \"6.00\", the log says 5; created_at is \"2026-01-31T12:00:00+00:00\", the log says null; \
+             name is \"(text)\", the log says \"(text)\"; details is \"(content)\", the log says \"(content)\""
+        );
+        assert!(row.to_string().contains("Ada Lovelace"), "the command shows the whole row");
+        let problem = "position 5: the payload is not readable: invalid type: string \"Ada\"".to_owned();
+        let unreadable = Difference::Unreadable { shard: 1, position: 5, problem };
+        assert_eq!(unreadable.without_content(), "shard 1, position 5: the event cannot be read");
     }
 }

@@ -51,29 +51,66 @@ impl Runner {
     }
 
     /// Starts a verification, unless a run is in progress on any node. `recorded` appends its event to the log, given its id.
-    /// Returns the id.
+    /// Returns the id. Goes on to the end if the caller is dropped meanwhile, so that no run is left without its work.
     ///
     /// # Errors
     /// Any error of the database, or of `recorded`; nothing is verified then.
-    pub async fn verify<E: From<sqlx::Error>, R: Future<Output = Result<(), E>>>(
-        &self,
-        actor: Actor,
-        recorded: impl FnOnce(i64) -> R,
-    ) -> Result<Option<i64>, E> {
-        let Some(id) = runs::begin_alone(&self.pool, actor).await? else { return Ok(None) };
-        let recorded = recorded(id).await;
-        if (recorded.is_err() || self.requested.send(id).is_err())
-            && let Err(error) = runs::end(&self.pool, id, &Outcome::stopped()).await
-        {
-            tracing::warn!(run = id, %error, "failed to end a verification that was not started; it will be shown as interrupted");
-        }
-        recorded.map(|()| Some(id))
+    pub async fn verify<E, R>(&self, actor: Actor, recorded: impl FnOnce(i64) -> R + Send + 'static) -> Result<Option<i64>, E>
+    where
+        E: From<sqlx::Error> + Send + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        let runner = self.clone();
+        to_the_end(async move {
+            let Some(id) = runs::begin_alone(&runner.pool, actor).await? else { return Ok(None) };
+            let recorded = recorded(id).await;
+            if (recorded.is_err() || runner.requested.send(id).is_err())
+                && let Err(error) = runs::end(&runner.pool, id, &Outcome::stopped()).await
+            {
+                tracing::warn!(run = id, %error, "failed to end a verification that was not started; it will be shown as interrupted");
+            }
+            recorded.map(|()| Some(id))
+        })
+        .await
     }
+
+    /// Stops a verification, on whichever node or by whichever command it runs: its work ends with its next heartbeat.
+    /// `recorded` appends the event to the log. Returns whether a verification was in progress.
+    ///
+    /// # Errors
+    /// Any error of the database, or of `recorded`; the run goes on then.
+    pub async fn stop<E, R>(&self, id: i64, recorded: impl FnOnce() -> R + Send + 'static) -> Result<bool, E>
+    where
+        E: From<sqlx::Error> + Send + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+    {
+        let pool = self.pool.clone();
+        to_the_end(async move {
+            // The row is locked until the log has the event, so the run has exactly one end.
+            let mut tx = pool.begin().await?;
+            if !runs::stop(&mut tx, id).await? {
+                return Ok(false);
+            }
+            recorded().await?;
+            tx.commit().await?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+/// Runs a task to its end, even if the caller is dropped before: a client may disconnect at any time.
+async fn to_the_end<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<sqlx::Error> + Send + 'static,
+{
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
 }
 
 impl Verifier {
     async fn run(self, mut requests: mpsc::UnboundedReceiver<i64>, heartbeat: Heartbeat) {
-        // A verification may take hours. It has signs of life of its own.
+        // A verification may take hours. It has heartbeats of its own.
         heartbeat.rest();
         let verifier = Arc::new(self);
         while let Some(Some(id)) = verifier.stop.run_until_cancelled(requests.recv()).await {
@@ -91,11 +128,11 @@ impl Verifier {
         }
     }
 
-    /// Verifies, and returns the outcome; `None` if the run counts as interrupted by then.
+    /// Verifies, and returns the outcome; `None` if the run was given up, and has its outcome or counts as interrupted.
     async fn verify(&self, id: i64) -> Option<Outcome> {
         let (sender, progress) = watch::channel(None);
         let verify = verify_with(&self.options, Some(&self.keyring), move |progress| _ = sender.send_replace(Some(progress)));
-        let verified = runs::follow(&self.pool, id, progress, self.stop.run_until_cancelled(verify)).await?;
+        let verified = runs::follow(&self.pool, id, progress, self.stop.run_until_cancelled(verify)).await.ok()?;
         let outcome = verified.map_or_else(Outcome::stopped, |result| Outcome::of_verify(&result));
         Some(outcome)
     }

@@ -1,13 +1,14 @@
 //! Runs of `verify` and `rebuild` with their progress, so that every node can show them. An operator starts a
 //! verification on a node; commands record their own runs.
 //!
-//! A run gives a sign of life every two seconds. Without one for half a minute it counts as interrupted: its node or
-//! command has ended, or has lost the database.
+//! A run has a heartbeat every two seconds. Without one for half a minute it counts as interrupted: its node or command has
+//! ended, or has lost the database. An operator stops a verification by ending its row; its next heartbeat finds that out,
+//! on whichever node it runs.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use ledger_database::{FromRow, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::{Actor, ShardId};
 use ledger_projections::page::{Listed, Page};
 use sqlx::types::Json;
@@ -16,13 +17,18 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{AuditError, Difference, Progress, Rebuilt, Report};
 use crate::ledger::nodes;
+use crate::ledger::reader::ReadError;
 
-/// Interval of a run's signs of life.
+/// Interval of a run's heartbeats.
 const BEAT_EVERY: Duration = Duration::from_secs(2);
-/// Time without a sign of life after which a run counts as interrupted.
+/// Time without a heartbeat after which a run counts as interrupted.
 pub const LOST_AFTER: Duration = Duration::from_secs(30);
 /// Number of differences that a run keeps.
 const KEPT_DIFFERENCES: usize = 100;
+/// Number of differences that a list shows of each run.
+const LISTED_DIFFERENCES: i32 = 5;
+/// Largest length of a kept text, in characters.
+const KEPT_CHARS: usize = 400;
 /// Number of days for which runs are kept.
 const KEPT_DAYS: i32 = 90;
 /// Key of the advisory lock under which a verification starts: "ledgruns" in ASCII.
@@ -60,8 +66,8 @@ impl Outcome {
         Outcome {
             name: if found == 0 { "clean" } else { "differences" },
             found: i64::try_from(found).unwrap_or(i64::MAX),
-            summary,
-            differences: differences.iter().take(KEPT_DIFFERENCES).map(ToString::to_string).collect(),
+            summary: shortened(summary),
+            differences: differences.iter().take(KEPT_DIFFERENCES).map(|one| shortened(one.without_content())).collect(),
         }
     }
 
@@ -82,13 +88,39 @@ impl Outcome {
     }
 
     fn failed(error: &AuditError) -> Outcome {
-        Outcome { name: "failed", summary: error.to_string(), ..Outcome::default() }
+        let summary = match error {
+            // The source may quote the event.
+            AuditError::Read(ReadError::Codec { position, .. } | ReadError::Metadata { position, .. }) => {
+                format!("the event at position {position} cannot be read")
+            }
+            error => error.to_string(),
+        };
+        Outcome { name: "failed", summary: shortened(summary), ..Outcome::default() }
     }
 
     /// Returns the outcome of a run that was given up, because its node stops or its start could not be recorded.
     pub fn stopped() -> Outcome {
         Outcome { name: "stopped", summary: "the run was given up".to_owned(), ..Outcome::default() }
     }
+}
+
+/// Returns a text with at most [`KEPT_CHARS`] characters.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(KEPT_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Reason why a run was given up before the end of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GivenUp {
+    /// Heartbeats could not be written for so long that the run counts as interrupted.
+    #[error("the database did not answer for {:?}", LOST_AFTER)]
+    Interrupted,
+    /// An operator has stopped the run. Its outcome is recorded.
+    #[error("an operator has stopped the run")]
+    Stopped,
 }
 
 /// Records the start of a command's run. Returns its id.
@@ -126,42 +158,49 @@ pub async fn begin_alone(pool: &PgPool, actor: Actor) -> Result<Option<i64>, sql
     Ok(id)
 }
 
-/// Does the work of a run, and meanwhile records its progress and its signs of life. Returns `None` if these could not be
-/// written for so long that the run counts as interrupted; the work is dropped then.
+/// Does the work of a run, and meanwhile records its progress and its heartbeats.
+///
+/// # Errors
+/// The reason why the work was dropped before its end.
 pub async fn follow<T>(
     pool: &PgPool,
     id: i64,
     mut progress: watch::Receiver<Option<Progress>>,
     work: impl Future<Output = T>,
-) -> Option<T> {
+) -> Result<T, GivenUp> {
     let mut due = tokio::time::interval(BEAT_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beaten = Instant::now();
     tokio::pin!(work);
     loop {
         tokio::select! {
-            done = &mut work => return Some(done),
+            done = &mut work => return Ok(done),
             _ = due.tick() => {}
         }
         let latest = *progress.borrow_and_update();
-        // The work goes on while the sign of life is written.
+        // The work goes on while the heartbeat is written.
         let written = tokio::select! {
-            done = &mut work => return Some(done),
+            done = &mut work => return Ok(done),
             written = beat(pool, id, latest) => written,
         };
         match written {
-            Ok(()) => beaten = Instant::now(),
-            Err(error) if beaten.elapsed() > LOST_AFTER => {
-                tracing::error!(run = id, %error, "no sign of life of the run could be written; giving it up");
-                return None;
+            Ok(true) => beaten = Instant::now(),
+            Ok(false) => {
+                tracing::info!(run = id, "an operator has stopped the run");
+                return Err(GivenUp::Stopped);
             }
-            Err(error) => tracing::warn!(run = id, %error, "failed to write a sign of life of the run; retrying"),
+            Err(error) if beaten.elapsed() > LOST_AFTER => {
+                tracing::error!(run = id, %error, "no heartbeat of the run could be written; giving it up");
+                return Err(GivenUp::Interrupted);
+            }
+            Err(error) => tracing::warn!(run = id, %error, "failed to write a heartbeat of the run; retrying"),
         }
     }
 }
 
-async fn beat(pool: &PgPool, id: i64, progress: Option<Progress>) -> Result<(), sqlx::Error> {
-    sqlx::query(
+/// Writes a heartbeat. Returns whether the run still is in progress.
+async fn beat(pool: &PgPool, id: i64, progress: Option<Progress>) -> Result<bool, sqlx::Error> {
+    let beaten = sqlx::query(
         "UPDATE audit_runs SET beat_at = clock_timestamp(), stage = $2, shard_id = $3, done = $4, total = $5
          WHERE id = $1 AND ended_at IS NULL",
     )
@@ -172,7 +211,20 @@ async fn beat(pool: &PgPool, id: i64, progress: Option<Progress>) -> Result<(), 
     .bind(progress.map(|progress| progress.total))
     .execute(pool)
     .await?;
-    Ok(())
+    Ok(beaten.rows_affected() > 0)
+}
+
+/// Records that an operator stops a verification, in a transaction that the caller commits once the log has it too. Returns
+/// whether one was in progress. A rebuild ends only where its command runs.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn stop(tx: &mut PgConnection, id: i64) -> Result<bool, sqlx::Error> {
+    let stopped = sqlx::query(
+        "UPDATE audit_runs SET ended_at = clock_timestamp(), outcome = 'stopped', summary = 'an operator stopped the run'
+         WHERE id = $1 AND kind = 'verify' AND ended_at IS NULL",
+    );
+    Ok(stopped.bind(id).execute(tx).await?.rows_affected() > 0)
 }
 
 /// Records the end of a run.
@@ -218,26 +270,43 @@ pub struct Run {
     pub status: String,
     pub found: i64,
     pub summary: Option<String>,
+    /// The first of them, without the content of rows and events.
     pub differences: Vec<String>,
+}
+
+impl Run {
+    /// Returns the number of differences that `differences` leaves out.
+    pub fn left_out(&self) -> i64 {
+        self.found - i64::try_from(self.differences.len()).unwrap_or(i64::MAX).min(self.found)
+    }
 }
 
 /// Columns of [`Run`]. `$1` is [`LOST_AFTER`] in seconds.
 macro_rules! run_columns {
-    () => {
-        "id, kind, projection, actor, host, started_at, beat_at, ended_at, stage, shard_id, done, total, found, summary, differences,
-         coalesce(outcome, CASE WHEN beat_at > clock_timestamp() - make_interval(secs => $1) THEN 'running' ELSE 'interrupted' END) AS status"
+    ($differences:literal) => {
+        concat!(
+            "id, kind, projection, actor, host, started_at, beat_at, ended_at, stage, shard_id, done, total, found, summary, ",
+            $differences,
+            ", coalesce(outcome, CASE WHEN beat_at > clock_timestamp() - make_interval(secs => $1) THEN 'running' ELSE 'interrupted' END) AS status"
+        )
     };
 }
 
-/// Lists one page of the runs, newest first.
+/// Lists one page of the runs, newest first, each with its first differences.
 ///
 /// # Errors
 /// Any error of the database.
 pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Run>, sqlx::Error> {
-    let rows = sqlx::query_as(concat!("SELECT ", run_columns!(), " FROM audit_runs ORDER BY id DESC LIMIT $2 OFFSET $3"))
+    let sql = concat!(
+        "SELECT ",
+        run_columns!("differences[:$4] AS differences"),
+        " FROM audit_runs ORDER BY id DESC LIMIT $2 OFFSET $3"
+    );
+    let rows = sqlx::query_as(sql)
         .bind(LOST_AFTER.as_secs_f64())
         .bind(page.size)
         .bind((page.number - 1).saturating_mul(page.size))
+        .bind(LISTED_DIFFERENCES)
         .fetch_all(pool)
         .await?;
     // Runs are purged after a time, so the table is small.
@@ -250,7 +319,7 @@ pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Run>, sqlx::Error>
 /// # Errors
 /// Any error of the database.
 pub async fn find(pool: &PgPool, id: i64) -> Result<Option<Run>, sqlx::Error> {
-    sqlx::query_as(concat!("SELECT ", run_columns!(), " FROM audit_runs WHERE id = $2"))
+    sqlx::query_as(concat!("SELECT ", run_columns!("differences"), " FROM audit_runs WHERE id = $2"))
         .bind(LOST_AFTER.as_secs_f64())
         .bind(id)
         .fetch_optional(pool)
@@ -267,4 +336,22 @@ pub async fn purge(pool: &PgPool) -> Result<(u64, bool), sqlx::Error> {
         .execute(pool)
         .await?;
     Ok((done.rows_affected(), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_keeps_a_bounded_number_of_short_texts() {
+        let gap = |after| Difference::Gap { shard: 1, after, next: after + 2 };
+        let table = "t".repeat(10_000);
+        let mut all: Vec<Difference> = vec![Difference::Headless { shard: 1, table }];
+        all.extend((0..1_000).map(gap));
+        let outcome = Outcome::compared(5_000, &all, "ä".repeat(1_000));
+        assert_eq!((outcome.found, outcome.differences.len()), (5_000, KEPT_DIFFERENCES));
+        let longest = outcome.differences.iter().chain([&outcome.summary]).map(|text| text.chars().count()).max();
+        assert_eq!(longest, Some(KEPT_CHARS + 1));
+        assert_eq!(outcome.differences[1], gap(0).to_string());
+    }
 }

@@ -47,10 +47,10 @@ impl Record {
     ) -> anyhow::Result<Result<T, AuditError>> {
         let done = match self.id {
             Some(id) => runs::follow(&self.pool, id, self.progress.subscribe(), work).await,
-            None => Some(work.await),
+            None => Ok(work.await),
         };
         self.bar.end();
-        let done = done.ok_or_else(|| anyhow::anyhow!("the database did not answer for {:?}", runs::LOST_AFTER))?;
+        let done = done?;
         if let Some(id) = self.id
             && let Err(error) = runs::end(&self.pool, id, &outcome(&done)).await
         {

@@ -35,6 +35,7 @@ pub enum CommandResult {
     IpBlockLifted,
     EmergencySunset,
     VerificationStarted,
+    VerificationStopped,
     /// `position` is that of the recorded incident.
     LogIncident {
         position: Position,

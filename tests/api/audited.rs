@@ -142,6 +142,7 @@ fn table(things: &Things) -> Vec<Change> {
             &["MatchDecisionRevoked"],
         ),
         change("POST /admin/v1/audit-runs", &[], None, &["VerificationStarted"]),
+        change("DELETE /admin/v1/audit-runs/{id}", &[&json!("the run")], None, &["VerificationStopped"]),
         change("DELETE /admin/v1/ip-blocks/{ip}", &[&json!("192.0.2.1")], None, &["IpBlockLifted"]),
         change(
             "PUT /admin/v1/credentials/{id}",
@@ -208,6 +209,10 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
     for (name, requester) in [("an approval", 0), ("another approval", 0), ("an own approval", operator)] {
         made.push((name, json!(requested(&node, world.things["wallets"], requester).await)));
     }
+    // A verification that was interrupted can be stopped, and does not keep another one from its start.
+    let run = "INSERT INTO audit_runs (kind, host, beat_at) VALUES ('verify', 'here', now() - interval '1 h') RETURNING id";
+    let run: i64 = sqlx::query_scalar(run).fetch_one(node.ledger.pool()).await.unwrap();
+    made.push(("the run", json!(run)));
     let changes = table(&world.things);
     for change in &changes {
         let head = node.head().await;

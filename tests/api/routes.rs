@@ -235,6 +235,7 @@ pub fn table() -> Vec<Row> {
         of_operators("GET /admin/v1/audit-runs", ANY),
         of_operators("POST /admin/v1/audit-runs", ADMIN),
         of_operators("GET /admin/v1/audit-runs/{id}", ANY),
+        of_operators("DELETE /admin/v1/audit-runs/{id}", ADMIN),
         of_operators("GET /admin/v1/transactions/{id}", ANY),
         of_operators("GET /admin/v1/erasures", ANY),
         of_operators("GET /admin/v1/retention", ANY),

@@ -130,6 +130,7 @@ fn of_console() -> Vec<Action> {
         action("/console/products/{products}/state", ADMIN, "is_active=false", 303),
         action("/console/categories", ADMIN, "name=Games", 303),
         action("/console/audit-runs", ADMIN, "", 303),
+        action("/console/audit-runs/{a run}/stop", ADMIN, "", 303),
         action("/console/wallets/{wallets}/fund", FINANCE, "amount=1.00&reference=r-1", 303),
         action("/console/wallets/{wallets}/adjust", FINANCE, "type=CREDIT&amount=1.00&reason=r", 303),
         action("/console/payouts/{one payout}/paid", FINANCE, "", 303),
@@ -206,6 +207,10 @@ impl Stage {
         let replay = node.operator("POST", &format!("/webhooks/{hook}/replays"), replay).await;
         values.insert("another replay", replay.json()["data"]["replay"]["id"].to_string());
         values.insert("another webhook", hook);
+        let interrupted =
+            "INSERT INTO audit_runs (kind, host, beat_at) VALUES ('verify', 'here', now() - interval '1 h') RETURNING id";
+        let interrupted: i64 = sqlx::query_scalar(interrupted).fetch_one(node.ledger.pool()).await.unwrap();
+        values.insert("a run", interrupted.to_string());
         node.again(&furnished.users[0]).await;
         let sessions = node.bearer(&furnished.users[0].access_token, "GET", "/client/api/sessions", Value::Null).await.data(200);
         let other =

@@ -49,6 +49,14 @@ async fn an_admin_starts_a_verification_and_reads_its_result() {
         browser.sees("A run is in progress.").await;
         browser.sees(&format!("Rebuild of orders {command}")).await;
         check(&browser, "audit runs").await;
+        sqlx::raw_sql("DELETE FROM audit_runs WHERE kind = 'rebuild'").execute(node.ledger.pool()).await.unwrap();
+        // Nothing works on this one.
+        let waiting = runs::begin(node.ledger.pool(), Kind::Verify).await.unwrap();
+        browser.open(&format!("{}/console/audit-runs/{waiting}", node.url())).await;
+        browser.click("//summary[.='Stop the verification']").await;
+        check(&browser, "a verification that can be stopped").await;
+        browser.press("Stop it").await;
+        browser.sees("The verification was stopped before its end: an operator stopped the run.").await;
     })
     .await;
     stop.cancel();

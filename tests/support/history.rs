@@ -241,6 +241,7 @@ impl Shop {
         sqlx::raw_sql(block).execute(self.pool()).await.unwrap();
         self.run(commands::LiftIpBlock { ip: "192.0.2.1".parse().unwrap() }).await;
         self.run(commands::StartVerification { run_id: 1 }).await;
+        self.run(commands::StopVerification { run_id: 1 }).await;
         self.security().await;
         let day = |text: &str| text.parse().unwrap();
         self.run(commands::DeclareEmergencySunset(EmergencySunsetDeclared {

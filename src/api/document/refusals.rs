@@ -57,6 +57,7 @@ const OWN: &[(&str, &[Code])] = &[
     ("replay_events", &[Code::Conflict, Code::WebhookInactive]),
     ("cancel_replay", &[Code::Conflict]),
     ("start_verification", &[Code::Conflict]),
+    ("stop_verification", &[Code::Conflict]),
     ("import_statement", &[Code::Conflict]),
     ("decide_line", &[Code::Conflict]),
     // 403 for a request from a page of another site.

@@ -1,4 +1,4 @@
-//! `/admin/v1/audit-runs`: runs of `verify` and `rebuild` with their progress, and the start of a verification.
+//! `/admin/v1/audit-runs`: runs of `verify` and `rebuild` with their progress, and the start and stop of a verification.
 
 use std::collections::HashSet;
 
@@ -34,12 +34,12 @@ enum AuditRunKind {
 
 /// Status of a run.
 ///
-/// - `running`: the run gives signs of life.
-/// - `interrupted`: the run has given no sign of life for 30 seconds. Its node or command has ended.
+/// - `running`: the run has a recent heartbeat.
+/// - `interrupted`: the run has had no heartbeat for 30 seconds. Its node or command has ended.
 /// - `clean`: the run has found no difference.
 /// - `differences`: the run has found differences. A rebuild has corrected those of its tables.
 /// - `failed`: the run could not be finished.
-/// - `stopped`: the run was given up, because its node was stopped.
+/// - `stopped`: the run was given up, because an operator stopped it or its node was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum, Serialize)]
 #[oai(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
@@ -86,7 +86,7 @@ struct AuditRun {
     host: String,
     /// Time at which the run began.
     started_at: Timestamp,
-    /// Time of the last sign of life.
+    /// Time of the last heartbeat.
     beat_at: Timestamp,
     /// Time at which the run ended; null if it has not, or was interrupted.
     ended_at: Option<Timestamp>,
@@ -102,8 +102,11 @@ struct AuditRun {
     found: i64,
     /// Sentence with the counts of the result, or with the reason of a failure; null before the end.
     summary: Option<String>,
-    /// Differences found, a line each, at most 100.
+    /// The first differences found, a line each of at most 400 characters. At most 100 of a run, and 5 of each run in a list.
+    /// Texts of rows and events are left out; `rewards-ledger verify` shows them.
     differences: Vec<String>,
+    /// Number of differences that `differences` leaves out.
+    differences_left_out: i64,
 }
 
 impl Plural for AuditRun {
@@ -113,6 +116,7 @@ impl Plural for AuditRun {
 impl AuditRun {
     fn of(run: Run, names: &ActorNames) -> Self {
         let (actor_type, actor_id) = run.actor.map(Actor::kind).unzip();
+        let differences_left_out = run.left_out();
         Self {
             id: run.id,
             kind: if run.kind == "rebuild" { AuditRunKind::Rebuild } else { AuditRunKind::Verify },
@@ -132,6 +136,7 @@ impl AuditRun {
             found: run.found,
             summary: run.summary,
             differences: run.differences,
+            differences_left_out,
         }
     }
 }
@@ -159,8 +164,9 @@ impl AuditRuns {
     #[oai(path = "/audit-runs", method = "post", operation_id = "start_verification")]
     async fn start(&self, caller: Caller<Admin>, state: State<'_>, _no_fields: NoFields) -> Result<Created<AuditRun>, ApiError> {
         let actor = caller.0.0.actor();
-        let recorded = async |run_id| {
-            let answer = state.ledger.execute(FIRST_SHARD, commands::StartVerification { run_id }, origin(actor)).await?;
+        let ledger = state.ledger.clone();
+        let recorded = async move |run_id| {
+            let answer = ledger.execute(FIRST_SHARD, commands::StartVerification { run_id }, origin(actor)).await?;
             answered!(answer, CommandResult::VerificationStarted => ())
         };
         let id = state.audits.verify::<ApiError, _>(actor, recorded).await?;
@@ -168,9 +174,37 @@ impl AuditRuns {
         Ok(Created(shown(&state, id).await?))
     }
 
+    /// Stop a verification
+    ///
+    /// Ends a verification that is in progress as `stopped`, on whichever node or by whichever command it runs. Its work ends
+    /// a few seconds later. The response is 409 if the run has ended, or is a rebuild: stop that where its command runs.
+    #[oai(path = "/audit-runs/:id", method = "delete", operation_id = "stop_verification")]
+    async fn stop(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// Unique identifier of the run.
+        id: Path<i64>,
+        _no_fields: NoFields,
+    ) -> Result<Reply<AuditRun>, ApiError> {
+        let (run_id, origin, ledger) = (id.0, origin(caller.0.0.actor()), state.ledger.clone());
+        let run = runs::find(state.ledger.pool(), run_id).await?.ok_or_else(not_found)?;
+        let recorded = async move || {
+            let answer = ledger.execute(FIRST_SHARD, commands::StopVerification { run_id }, origin).await?;
+            answered!(answer, CommandResult::VerificationStopped => ())
+        };
+        if !state.audits.stop::<ApiError, _>(run_id, recorded).await? {
+            let is_rebuild = run.kind == "rebuild";
+            let reason = if is_rebuild { "A rebuild is stopped where its command runs." } else { "The run has ended." };
+            return Err(ApiError::new(Code::Conflict).message(reason));
+        }
+        Ok(Reply(shown(&state, run_id).await?))
+    }
+
     /// List audit runs
     ///
-    /// Returns the runs of `verify` and `rebuild` of the last 90 days on all nodes and by commands, newest first.
+    /// Returns the runs of `verify` and `rebuild` of the last 90 days on all nodes and by commands, newest first. Each run has
+    /// its first 5 differences; `GET /admin/v1/audit-runs/:id` returns more.
     #[oai(path = "/audit-runs", method = "get", operation_id = "list_audit_runs")]
     async fn list(
         &self,

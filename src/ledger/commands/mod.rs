@@ -166,6 +166,7 @@ commands! {
     users::SetOwnPassword,
     users::SetSecurityPolicy,
     verification::StartVerification,
+    verification::StopVerification,
     wallets::AdjustWallet,
     wallets::FundWallet,
     wallets::OpenWallet,

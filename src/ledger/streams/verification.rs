@@ -1,12 +1,13 @@
-//! Verifications that operators start. Their rows are beside the log, which records who started one.
+//! Verifications that operators start or stop. Their rows are beside the log, which records who did so.
 
 use ledger_database::PgConnection;
 use ledger_events::verification::VerificationEvent;
-use ledger_events::{Moment, ShardId};
+use ledger_events::{Moment, ShardId, StreamType};
 
 use super::Stream;
+use crate::ledger::reader;
 
-/// A verification that was started.
+/// A verification that was started or stopped.
 #[derive(Debug)]
 pub struct Verification {
     id: i64,
@@ -33,8 +34,15 @@ impl Stream for Verification {
         Some(Verification { id, version: at.version })
     }
 
-    /// A verification has no event before its start.
-    async fn load(_: &mut PgConnection, _: ShardId, _: &[i64]) -> Result<Vec<Self>, sqlx::Error> {
-        Ok(vec![])
+    async fn load(conn: &mut PgConnection, shard: ShardId, ids: &[i64]) -> Result<Vec<Self>, sqlx::Error> {
+        let mut found = vec![];
+        // A batch has one of them: people start and stop one at a time.
+        for &id in ids {
+            let version = reader::last_version(&mut *conn, shard, StreamType::Verification.as_str(), id).await?;
+            if version > 0 {
+                found.push(Verification { id, version });
+            }
+        }
+        Ok(found)
     }
 }

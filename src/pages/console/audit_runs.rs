@@ -1,4 +1,4 @@
-//! Runs of `verify` and `rebuild`: their progress, their results, and the start of a verification.
+//! Runs of `verify` and `rebuild`: their progress, their results, and the start and stop of a verification.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -36,6 +36,7 @@ struct Run {
     found: i64,
     summary: Option<String>,
     differences: Vec<String>,
+    differences_left_out: i64,
 }
 
 impl Run {
@@ -50,6 +51,11 @@ impl Run {
         self.status == "running"
     }
 
+    /// Returns whether an operator can stop the run. An interrupted one may still work where the database does not hear it.
+    fn can_be_stopped(&self) -> bool {
+        self.projection.is_none() && self.ended_at.is_none()
+    }
+
     fn starter(&self) -> &str {
         match (&self.actor_name, &self.actor_type) {
             (Some(name), _) => name,
@@ -60,7 +66,10 @@ impl Run {
 }
 
 pub fn add(site: Site) -> Site {
-    site.get("/console/audit-runs", list).post("/console/audit-runs", start).get("/console/audit-runs/:id", one)
+    site.get("/console/audit-runs", list)
+        .post("/console/audit-runs", start)
+        .get("/console/audit-runs/:id", one)
+        .post("/console/audit-runs/:id/stop", stop)
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -115,32 +124,71 @@ async fn start(visit: Visit) -> PageResult {
 
 async fn one(visit: Visit) -> PageResult {
     visit.operator()?;
-    let run: Run = visit.get(&format!("{RUNS}/{}", visit.id("id")?)).await?;
+    let id = visit.id("id")?;
+    show_one(&visit, id, None).await
+}
+
+async fn stop(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    match visit.change::<Value>(Method::DELETE, &format!("{RUNS}/{id}"), &json!({})).await {
+        Ok(_) => Ok(redirect(&format!("/console/audit-runs/{id}?done=verification-stopped"))),
+        // It has ended meanwhile.
+        Err(refusal) if refusal.code == "E_CONFLICT" => show_one(&visit, id, Some(&refusal)).await,
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+async fn show_one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
+    let run: Run = visit.get(&format!("{RUNS}/{id}")).await?;
+    let path = format!("/console/audit-runs/{id}");
     let body = html! {
-        @if run.is_running() { (layout::live(&visit)) }
+        (layout::problem(refusal))
+        @if run.is_running() { (layout::live(visit)) }
         (result(&run))
+        @if is_admin(visit) && run.can_be_stopped() { (stopping(&run)) }
         (facts(&[
             ("Started", time(run.started_at)),
             ("Started by", html! { (run.starter()) }),
             ("Host", html! { (run.host) }),
-            ("Last sign of life", time(run.beat_at)),
+            ("Last heartbeat", time(run.beat_at)),
             ("Ended", time_or_none(run.ended_at)),
             ("Differences", html! { (grouped(&run.found.to_string())) }),
         ]))
         @if !run.differences.is_empty() {
             h2 { "Differences" }
-            @if run.found > run.differences.len() as i64 {
-                p.quiet { "The first " (run.differences.len()) " of " (grouped(&run.found.to_string())) ". The command " code { "rewards-ledger verify" } " lists more." }
+            p.quiet {
+                "Texts of rows and events are left out here. The command " code { "rewards-ledger verify" } " shows them."
+                @if run.differences_left_out > 0 {
+                    " These are the first " (run.differences.len()) " differences; " (grouped(&run.differences_left_out.to_string())) " more are left out."
+                }
             }
             ul { @for difference in &run.differences { li { code { (difference) } } } }
         }
         p.actions {
-            @if run.is_running() { (reload(visit.path())) }
+            @if run.is_running() { (reload(&path)) }
             a href="/console/audit-runs" { "All runs" }
             a href="/console/log" { "Transparency log" }
         }
     };
-    Ok(layout::page(&visit, &format!("{} {}", run.name(), run.id), &body))
+    let page = layout::page(visit, &format!("{} {}", run.name(), run.id), &body);
+    Ok(match refusal {
+        Some(refusal) => layout::refused(page, refusal),
+        None => page,
+    })
+}
+
+/// Renders the form that stops a verification.
+fn stopping(run: &Run) -> Markup {
+    html! {
+        details {
+            summary { "Stop the verification" }
+            form method="post" action={ "/console/audit-runs/" (run.id) "/stop" } {
+                p { "It ends without a result, on whichever node or by whichever command it runs." }
+                button.danger { "Stop it" }
+            }
+        }
+    }
 }
 
 /// Renders a link for browsers without scripts.
@@ -157,9 +205,9 @@ fn result(run: &Run) -> Markup {
             "clean" => p.notice.good role="status" { "Nothing differs. " (summary) },
             "differences" => p.notice.bad role="status" { "Differences were found. " (summary) },
             "failed" => p.notice.bad role="status" { "The run has failed: " (summary) },
-            "stopped" => p.notice.wait role="status" { "The node was stopped before the end. Start another verification." },
+            "stopped" => p.notice.wait role="status" { "The verification was stopped before its end: " (summary) "." },
             _ => p.notice.bad role="status" {
-                "Interrupted: there was no sign of life for 30 seconds. The node or command has ended, or has lost the database."
+                "Interrupted: there was no heartbeat for 30 seconds. The node or command has ended, or has lost the database."
             },
         }
     }
@@ -215,7 +263,7 @@ mod tests {
     fn run(status: &str) -> Run {
         let run = json!({"id": 7, "projection": null, "status": status, "actor_name": null, "actor_type": null,
             "host": "<b>", "started_at": "2026-01-31T12:00:00Z", "beat_at": "2026-01-31T12:00:01Z", "ended_at": null, "stage": "log",
-            "shard_id": 1, "done": 2_000, "total": 3_000, "found": 0, "summary": "<i>", "differences": []});
+            "shard_id": 1, "done": 2_000, "total": 3_000, "found": 0, "summary": "<i>", "differences": [], "differences_left_out": 0});
         serde_json::from_value(run).unwrap()
     }
 

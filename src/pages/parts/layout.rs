@@ -111,6 +111,7 @@ const DONE: &[(&str, &str)] = &[
     ("token-revoked", "The token is revoked."),
     ("two-factor-off", "Two-factor authentication is off."),
     ("two-factor-removed", "The second factor is removed."),
+    ("verification-stopped", "The verification is stopped. Its work ends in a few seconds."),
     ("verifying", "The verification has started."),
     ("withdraw", "Withdrawn. Nothing has moved."),
 ];
