@@ -1,8 +1,8 @@
 //! A synchronous standby that lacks what its primary shows.
 
+use ledger_database::PgConnectOptions;
 use rewards_ledger::ledger::{Command, CommandResult, Idempotency, Ledger, Reply, StoredResponse, WriteError};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 
 use crate::support::ledger::{self, Customer, SHARD, origin};
