@@ -279,16 +279,16 @@ impl Cluster {
         if !self.is_running(ETCD) {
             self.start_etcd();
         }
-        for index in 0..SERVERS.len() {
-            if !self.is_running(SERVERS[index]) {
+        for (index, number) in SERVERS.into_iter().enumerate() {
+            if !self.is_running(number) {
                 self.start_patroni(index);
             }
         }
         if !self.is_running(PROXY) {
             self.start_proxy();
         }
-        for index in 0..NODES.len() {
-            if !self.is_running(NODES[index]) {
+        for (index, number) in NODES.into_iter().enumerate() {
+            if !self.is_running(number) {
                 self.start_node(index);
             }
         }

@@ -38,19 +38,16 @@ impl Caller {
     async fn insist(&mut self, request: impl Fn(&reqwest::Client, &str) -> reqwest::RequestBuilder) -> (u16, Value) {
         loop {
             let at = self.at % self.urls.len();
-            match request(&self.http, &self.urls[at]).send().await {
-                Ok(answer) => {
-                    let status = answer.status().as_u16();
-                    // A body that breaks off leaves the outcome unknown, too.
-                    if !matches!(status, 409 | 429 | 500..)
-                        && let Ok(mut body) = answer.json::<Value>().await
-                    {
-                        self.log.lock().unwrap().push((Instant::now(), at));
-                        return (status, if body.get("data").is_some() { body["data"].take() } else { body });
-                    }
-                    assert!(status != 500, "a node has failed");
+            if let Ok(answer) = request(&self.http, &self.urls[at]).send().await {
+                let status = answer.status().as_u16();
+                // A body that breaks off leaves the outcome unknown, too.
+                if !matches!(status, 409 | 429 | 500..)
+                    && let Ok(mut body) = answer.json::<Value>().await
+                {
+                    self.log.lock().unwrap().push((Instant::now(), at));
+                    return (status, if body.get("data").is_some() { body["data"].take() } else { body });
                 }
-                Err(_) => {}
+                assert!(status != 500, "a node has failed");
             }
             self.at += 1;
             tokio::time::sleep(RETRY_PAUSE).await;

@@ -58,7 +58,14 @@ pub(super) async fn look<'m>(
     options: &PgConnectOptions,
 ) -> Result<(PgConnection, Vec<&'m Migration>), SchemaError> {
     let looked = tokio::time::timeout(LOOKED, async {
-        let mut connection = options.clone().application_name("rewards-ledger migrate").connect().await?;
+        let options = options.clone().application_name("rewards-ledger migrate");
+        let mut connection = loop {
+            match options.connect().await {
+                // The deadline of one attempt is shorter.
+                Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut => {}
+                outcome => break outcome?,
+            }
+        };
         let missing = missing(migrator, to, &mut connection).await?;
         Ok::<_, SchemaError>((connection, missing))
     });
