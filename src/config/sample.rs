@@ -59,6 +59,7 @@ const EXAMPLES: [(&str, &str); 32] = [
     ("data_dir", "/var/lib/rewards-ledger"),
     ("database_url", "postgres://ledger_service@localhost/ledger"),
     ("deprecation_date", "2030-01-02"),
+    ("direct_url", "postgres://ledger_service@database.example.com:5432/ledger"),
     ("emergency_sunset", "The provider of all vouchers ends its service."),
     ("log_format", "json"),
     ("log_key_file", "/etc/rewards-ledger/log.key"),

@@ -18,9 +18,13 @@ fn order(setup: &Setup) -> Value {
 
 /// Places the order under its key as a client would: it retries until the outcome is known.
 async fn insist(node: &Node, setup: &Setup, key: &str) -> TestResponse {
+    insist_on(node, setup, key, &order(setup)).await
+}
+
+async fn insist_on(node: &Node, setup: &Setup, key: &str, body: &Value) -> TestResponse {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let answer = node.keyed(&setup.client, "/orders", key, &order(setup)).await;
+        let answer = node.keyed(&setup.client, "/orders", key, body).await;
         if ![409, 503, 504].contains(&answer.status) {
             return answer;
         }
@@ -91,19 +95,22 @@ async fn a_read_only_database_counts_as_unavailable() {
 async fn a_full_queue_answers_503_and_says_when_to_retry() {
     let node = Node::start().await;
     let setup = node.setup().await;
-    let head = node.head().await;
     let mut holder = node.admin().await;
     sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
     let create = commands::CreateAccount { name: "Waits".to_owned() };
     let origin = || Origin { actor: Actor::Operator(0), request_id: "waits".to_owned() };
     // A command that the writer takes frees a place in the queue. So retry until the queue is full and stays full.
-    let (mut waiting, body) = (vec![], order(&setup));
+    // Each request has a key of its own, because a full queue answers 409 under the key of an undecided one.
+    let (mut waiting, mut round, mut body) = (vec![], 0, order(&setup));
     let mut refused = None;
     until("the queue is full and stays full", async || {
         while let Ok(reply) = node.ledger.enqueue(FIRST_SHARD, create.clone(), origin(), None) {
             waiting.push(reply);
         }
-        let place = node.keyed(&setup.client, "/orders", "key", &body);
+        round += 1;
+        let key = format!("key-{round}");
+        body["client_reference"] = json!(key);
+        let place = node.keyed(&setup.client, "/orders", &key, &body);
         refused = tokio::time::timeout(Duration::from_secs(1), place).await.ok();
         refused.is_some()
     })
@@ -113,9 +120,10 @@ async fn a_full_queue_answers_503_and_says_when_to_retry() {
     assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
     sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
     drop(waiting);
-    insist(&node, &setup, "key").await.data(201);
-    let orders = "SELECT count(*) FROM events WHERE position > $1 AND type = 'OrderPlaced'";
-    let placed: i64 = sqlx::query_scalar(orders).bind(head).fetch_one(node.ledger.pool()).await.unwrap();
+    let placed = "SELECT count(*) FROM orders WHERE client_reference = $1";
+    insist_on(&node, &setup, &format!("key-{round}"), &body).await.data(201);
+    let orders = sqlx::query_scalar(placed).bind(format!("key-{round}"));
+    let placed: i64 = orders.fetch_one(node.ledger.pool()).await.unwrap();
     assert_eq!(placed, 1, "the refused order was not placed");
 }
 
