@@ -61,8 +61,8 @@ enum BatchOutcome {
     Unavailable(String),
     /// The head does not stand where the cache has it, or the cache may be wrong. Nothing happened.
     HeadConflict,
-    /// COMMIT was sent, and its answer is lost.
-    Unknown { first_event: Uuid, events: usize, replies: Replies },
+    /// COMMIT was sent, and its answer is lost. `epoch` is that of the head that the batch was made for.
+    Unknown { first_event: Uuid, epoch: i64, events: usize, replies: Replies },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -219,18 +219,20 @@ impl Writer {
                 tokio::time::sleep(RETRY_PAUSE).await;
                 vec![batch]
             }
-            BatchOutcome::Unknown { first_event, events, replies } => match self.look_for(first_event, &mut batch).await {
-                true => {
-                    self.metrics.committed(batch.len(), events, None);
-                    self.finish(batch, replies, true);
-                    vec![]
+            BatchOutcome::Unknown { first_event, epoch, events, replies } => {
+                match self.look_for(first_event, epoch, &mut batch).await {
+                    true => {
+                        self.metrics.committed(batch.len(), events, None);
+                        self.finish(batch, replies, true);
+                        vec![]
+                    }
+                    false => {
+                        // A caller that got 504 may have retried, so its command must not run again.
+                        batch.retain(|submission| submission.reply.is_some());
+                        vec![batch]
+                    }
                 }
-                false => {
-                    // A caller that got 504 may have retried, so its command must not run again.
-                    batch.retain(|submission| submission.reply.is_some());
-                    vec![batch]
-                }
-            },
+            }
         }
     }
 
@@ -296,7 +298,7 @@ impl Writer {
                 BatchOutcome::Committed { replies, grew: first_event.is_some() }
             }
             // Whatever the error says, only the log shows whether the batch was committed.
-            Ok(Err(_)) | Err(_) => unanswered(first_event, decided.pending.events.len(), replies),
+            Ok(Err(_)) | Err(_) => unanswered(first_event, decided.head.epoch, decided.pending.events.len(), replies),
         }
     }
 
@@ -339,11 +341,11 @@ impl Writer {
     /// Finds out whether a batch was committed after the answer to COMMIT was lost. Waits at the head lock until the old
     /// backend is gone, and searches the log. Makes sure that a batch that is not there is never committed later. The writer
     /// writes nothing else meanwhile, and callers whose deadline passes get 504.
-    async fn look_for(&mut self, first_event: Uuid, batch: &mut [Submission]) -> bool {
+    async fn look_for(&mut self, first_event: Uuid, epoch: i64, batch: &mut [Submission]) -> bool {
         tracing::warn!(shard = self.shard, %first_event, "the answer to COMMIT is lost; searching the log for the batch");
         loop {
             self.heartbeat.beat();
-            match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event)).await {
+            match tokio::time::timeout(PHASE_DEADLINE, self.is_in_log(first_event, epoch)).await {
                 Ok(Ok(found)) => {
                     tracing::warn!(shard = self.shard, %first_event, found, "resolved a COMMIT whose answer was lost");
                     return found;
@@ -361,7 +363,7 @@ impl Writer {
         }
     }
 
-    async fn is_in_log(&mut self, event_id: Uuid) -> Result<bool, sqlx::Error> {
+    async fn is_in_log(&mut self, event_id: Uuid, epoch: i64) -> Result<bool, sqlx::Error> {
         let mut connection = self.connector.connect().await?;
         sqlx::raw_sql("BEGIN").execute(&mut connection).await?;
         sqlx::query("SELECT position FROM log_head WHERE shard_id = $1 FOR UPDATE")
@@ -375,9 +377,10 @@ impl Writer {
             .await?;
         if !found {
             // The one statement may still be on its way to the server, where it has locked nothing yet. When it arrives it must
-            // not find the head that it was made for.
-            sqlx::query("UPDATE log_head SET epoch = epoch + 1 WHERE shard_id = $1")
+            // not find the head that it was made for. A failover may have lost a raise of the epoch since.
+            sqlx::query("UPDATE log_head SET epoch = greatest(epoch, $2) + 1 WHERE shard_id = $1")
                 .bind(self.shard)
+                .bind(epoch)
                 .execute(&mut connection)
                 .await?;
         }
@@ -389,9 +392,9 @@ impl Writer {
 
 /// Returns the outcome of a batch whose COMMIT was not answered. Only the log shows whether it was committed; a batch without
 /// events cannot do anything twice.
-fn unanswered(first_event: Option<Uuid>, events: usize, replies: Replies) -> BatchOutcome {
+fn unanswered(first_event: Option<Uuid>, epoch: i64, events: usize, replies: Replies) -> BatchOutcome {
     match first_event {
-        Some(first_event) => BatchOutcome::Unknown { first_event, events, replies },
+        Some(first_event) => BatchOutcome::Unknown { first_event, epoch, events, replies },
         None => BatchOutcome::Unavailable("the answer to COMMIT is lost".to_owned()),
     }
 }

@@ -74,6 +74,27 @@ fn without_the_epoch_a_late_statement_makes_a_503_untrue() {
     finds("no command happens twice", HeadModel { balance: 2, ..model });
 }
 
+/// One node: an answer is lost and its caller gives up, a refused command brings the node to the raised epoch, and a failover loses
+/// it before the next answer is lost.
+fn lost_epoch(guards: Guards) -> HeadModel {
+    let requests = vec![request(0, Kind::Fund, None), request(0, Kind::Pay, None), request(0, Kind::Fund, None)];
+    let faults = Faults { lost_answers: 2, failovers: 1, deadlines: 1, ..LOST };
+    HeadModel { nodes: 1, requests, balance: 0, is_synchronous: false, faults, guards }
+}
+
+/// Gives two requests one key, so that a response is repeated.
+fn with_key(mut requests: Vec<Request>) -> Vec<Request> {
+    requests[0].key = Some(0);
+    requests[2].key = Some(0);
+    requests
+}
+
+#[test]
+fn without_the_batchs_epoch_a_lost_raise_lets_a_late_statement_in() {
+    holds(HeadModel { requests: with_key(lost_epoch(Guards::ALL).requests), ..lost_epoch(Guards::ALL) });
+    finds("no command happens twice", lost_epoch(Guards { raises_beyond: false, ..Guards::ALL }));
+}
+
 #[test]
 fn without_one_decider_a_command_happens_after_its_503() {
     let guards = Guards { one_decides: false, ..Guards::ALL };

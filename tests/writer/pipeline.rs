@@ -33,15 +33,29 @@ pub async fn until_taken(metrics: &Metrics) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_comes_late_does_not_make_a_503_untrue() {
+    a_late_statement_has_no_effect(false).await;
+}
+
+/// A failover can lose a raise of the epoch. The next raise must not lead to the epoch that a statement was made for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_comes_late_has_no_effect_after_a_failover_that_lost_an_epoch() {
+    a_late_statement_has_no_effect(true).await;
+}
+
+async fn a_late_statement_has_no_effect(loses_epoch: bool) {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut options.connect().await.unwrap()).await.unwrap();
     let customer = Customer::with(&ledger, "100.00").await;
     ledger::run(&ledger, order(&customer, "warm")).await;
 
     // The search for the commit waits for the head until the caller times out. The statement itself does not wait
     // there, because it has not arrived.
-    let holder = hold_head(&options).await;
+    let mut holder = hold_head(&options).await;
+    if loses_epoch {
+        sqlx::raw_sql("UPDATE log_head SET epoch = epoch - 1").execute(&mut holder).await.unwrap();
+    }
     proxy.set(NextCommit::IsLate);
     let late = tokio::spawn({
         let (ledger, command) = (ledger.clone(), order(&customer, "late"));

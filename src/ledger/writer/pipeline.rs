@@ -28,6 +28,8 @@ pub(super) struct InFlightBatch {
     submissions: Vec<Submission>,
     replies: Replies,
     first_event: Option<Uuid>,
+    /// `log_head.epoch` that the statement expects.
+    epoch: i64,
     events: usize,
     /// Whether the statement moves the head. A batch that writes nothing only checks where the head stands.
     moves: bool,
@@ -157,7 +159,7 @@ impl Writer {
             return self.execute(submissions).await;
         };
         let (first_event, events) = (batch.pending.events.first().map(|event| event.moment.event_id), batch.pending.events.len());
-        let moves = !batch.is_empty();
+        let (moves, epoch) = (!batch.is_empty(), batch.head.epoch);
         // The plan of a statement that only inserts does not depend on statistics.
         let discards_plans = statement.joins() && self.plans.are_stale();
         let task = tokio::spawn(async move {
@@ -173,13 +175,13 @@ impl Writer {
             (connection, outcome)
         });
         self.cache = Some(batch.into_cache());
-        self.in_flight = Some(InFlightBatch { submissions, replies, first_event, events, moves, task });
+        self.in_flight = Some(InFlightBatch { submissions, replies, first_event, epoch, events, moves, task });
     }
 
     /// Replies to the callers of a completed batch. A batch that was not written runs again with the head locked first, and so
     /// does the open batch, which was decided on it.
     pub(super) async fn settle(&mut self, (in_flight, completed): (InFlightBatch, Result<Completion, JoinError>)) {
-        let InFlightBatch { submissions, replies, first_event, events, moves, .. } = in_flight;
+        let InFlightBatch { submissions, replies, first_event, epoch, events, moves, .. } = in_flight;
         let outcome = match completed {
             Ok((connection, Ok(Ok(Some((now, held)))))) => {
                 self.connection = Some(connection);
@@ -199,9 +201,9 @@ impl Writer {
                     self.connection = Some(connection).filter(|connection| !connection.is_broken());
                     outcome
                 }
-                None => unanswered(first_event, events, replies),
+                None => unanswered(first_event, epoch, events, replies),
             },
-            Ok((_, Err(_))) | Err(_) => unanswered(first_event, events, replies),
+            Ok((_, Err(_))) | Err(_) => unanswered(first_event, epoch, events, replies),
         };
         self.cache = None;
         let after = self.open.take().map(|open| open.submissions);

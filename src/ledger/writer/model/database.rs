@@ -17,8 +17,8 @@ pub struct Database {
 enum Record {
     /// A batch: each event's position and id, and responses by key.
     Batch { events: Vec<(u8, u8)>, responses: Vec<(u8, u8)> },
-    /// A raised `log_head.epoch`.
-    Epoch,
+    /// A raised `log_head.epoch`, with its new value.
+    Epoch(u8),
 }
 
 /// One statement of a batch, with the head that it was made for (`src/ledger/write.rs`).
@@ -69,7 +69,7 @@ impl Database {
             .iter()
             .flat_map(|record| match record {
                 Record::Batch { events, .. } => &events[..],
-                Record::Epoch => &[],
+                Record::Epoch(_) => &[],
             })
             .copied()
     }
@@ -85,7 +85,7 @@ impl Database {
             .iter()
             .flat_map(|record| match record {
                 Record::Batch { responses, .. } => &responses[..],
-                Record::Epoch => &[],
+                Record::Epoch(_) => &[],
             })
             .copied()
     }
@@ -102,8 +102,11 @@ impl Database {
     /// Returns the row of `log_head`, with the event at its position.
     pub fn head(&self) -> Head {
         let (position, last_event) = self.events().last().unzip();
-        let epoch = self.records.iter().filter(|record| matches!(record, Record::Epoch)).count();
-        Head { position: position.unwrap_or_default(), last_event, epoch: epoch as u8 }
+        let epochs = self.records.iter().filter_map(|record| match record {
+            Record::Epoch(epoch) => Some(*epoch),
+            Record::Batch { .. } => None,
+        });
+        Head { position: position.unwrap_or_default(), last_event, epoch: epochs.max().unwrap_or_default() }
     }
 
     /// Returns whether a transaction holds the lock of the head, because its commit waits for the standby.
@@ -145,8 +148,9 @@ impl Database {
         self.records.push(Record::Batch { events, responses: statement.batch.responses.clone() });
     }
 
-    pub fn raise_epoch(&mut self) {
-        self.records.push(Record::Epoch);
+    /// Raises the epoch beyond the present one, and beyond another one.
+    pub fn raise_epoch(&mut self, other: u8) {
+        self.records.push(Record::Epoch(self.head().epoch.max(other) + 1));
     }
 
     pub fn replicate(&mut self) {

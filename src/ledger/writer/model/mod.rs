@@ -61,6 +61,8 @@ pub struct Guards {
     pub looks: bool,
     /// The look raises the epoch if it finds nothing (`is_in_log` in `src/ledger/writer.rs`).
     pub raises_epoch: bool,
+    /// The look raises the epoch beyond the one that the batch was made for (`is_in_log` in `src/ledger/writer.rs`).
+    pub raises_beyond: bool,
     /// A batch that was decided on a failed one runs again (`settle` in `src/ledger/writer/pipeline.rs`).
     pub reruns_open: bool,
     /// Callers are answered after the commit (`settle`), and not when the statement is sent.
@@ -83,6 +85,7 @@ impl Guards {
         exact_memory: true,
         looks: true,
         raises_epoch: true,
+        raises_beyond: true,
         reruns_open: true,
         answers_late: true,
         repeats_wait: true,
@@ -206,8 +209,8 @@ pub struct Node {
     pub memory: Option<Memory>,
     pub open: Option<Statement>,
     pub flight: Option<Flight>,
-    /// Batch whose answer is lost.
-    pub look: Option<Batch>,
+    /// Batch whose answer is lost, and the epoch that it was made for.
+    pub look: Option<(Batch, u8)>,
     /// Batches that run with the head locked, the first one first.
     pub rerun: Vec<Vec<u8>>,
 }

@@ -284,14 +284,14 @@ impl HeadModel {
     fn lose(&self, state: &mut State, number: usize, may_arrive: bool) {
         let Some(Flight { statement, stage, .. }) = state.nodes[number].flight.take() else { return };
         self.forget(state, number);
-        let batch = statement.batch.clone();
+        let (batch, epoch) = (statement.batch.clone(), statement.from.epoch);
         if may_arrive && stage == Stage::OnItsWay && !statement.is_empty() {
             state.late.push(statement);
         }
         match batch.events.is_empty() || !self.guards.looks {
             // A batch without events cannot do anything twice.
             true => state.nodes[number].rerun.insert(0, requests_of(&batch)),
-            false => state.nodes[number].look = Some(batch),
+            false => state.nodes[number].look = Some((batch, epoch)),
         }
     }
 
@@ -303,7 +303,7 @@ impl HeadModel {
 
     fn look(&self, state: &mut State, number: usize) {
         let found = self.search(state, number);
-        let Some(batch) = state.nodes[number].look.take() else { return };
+        let Some((batch, _)) = state.nodes[number].look.take() else { return };
         match found {
             true => self.tell_all(state, &batch),
             false => state.nodes[number].rerun.insert(0, requests_of(&batch)),
@@ -313,10 +313,10 @@ impl HeadModel {
     /// Looks for a batch under the head lock. The look commits, so its answer comes once a synchronous standby has everything
     /// that it saw.
     fn search(&self, state: &mut State, number: usize) -> bool {
-        let first = state.nodes[number].look.as_ref().and_then(|batch| batch.events.first().copied());
-        let found = state.database.log().any(|event| Some(event) == first);
+        let Some((batch, epoch)) = &state.nodes[number].look else { return false };
+        let found = state.database.log().any(|event| Some(&event) == batch.events.first());
         if !found && self.guards.raises_epoch {
-            state.database.raise_epoch();
+            state.database.raise_epoch(if self.guards.raises_beyond { *epoch } else { 0 });
         }
         state.database.replicate();
         found
