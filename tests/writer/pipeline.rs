@@ -46,6 +46,7 @@ async fn a_late_statement_has_no_effect(loses_epoch: bool) {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
+    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut options.connect().await.unwrap()).await.unwrap();
     let customer = Customer::with(&ledger, "100.00").await;
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut options.connect().await.unwrap()).await.unwrap();
     for reference in ["warm", "warm still"] {
