@@ -16,13 +16,13 @@ use crate::secrets::seal::Secret;
 /// Settings that locate the database; shared by every command that needs one.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseSettings {
-    /// URL of the Postgres database; several hosts as in postgres://h1,h2/db?target_session_attrs=read-write [default: an
-    /// embedded Postgres in the data directory]
+    /// URL of the Postgres database, which may name several hosts: postgres://h1,h2/db?target_session_attrs=read-write
+    /// [default: an embedded Postgres in the data directory]
     #[arg(long, env = "DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub database_url: Option<Secret>,
 
-    /// URL of the database around a pooler in transaction mode such as PgBouncer, to which the database URL then leads;
-    /// the writer, LISTEN, locks and commands use it [default: the database URL]
+    /// URL that leads straight to the database, if the database URL leads to a pooler in transaction mode, such as
+    /// PgBouncer; the writer, LISTEN, locks and commands use it [default: the database URL]
     #[arg(long, env = "DIRECT_DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub direct_url: Option<Secret>,
 

@@ -48,10 +48,7 @@ async fn a_late_statement_has_no_effect(loses_epoch: bool) {
     let (ledger, proxy) = behind_a_proxy(&database.url).await;
     sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut options.connect().await.unwrap()).await.unwrap();
     let customer = Customer::with(&ledger, "100.00").await;
-    sqlx::raw_sql("UPDATE log_head SET epoch = epoch + 1").execute(&mut options.connect().await.unwrap()).await.unwrap();
-    for reference in ["warm", "warm still"] {
-        ledger::run(&ledger, order(&customer, reference)).await;
-    }
+    ledger::run(&ledger, order(&customer, "warm")).await;
 
     // The search for the commit waits for the head until the caller times out. The statement itself does not wait
     // there, because it has not arrived.
@@ -73,9 +70,9 @@ async fn a_late_statement_has_no_effect(loses_epoch: bool) {
     assert!(matches!(told, Err(WriteError::Unavailable | WriteError::OutcomeUnknown)), "{told:?}");
     assert_eq!(proxy.cuts(), 1);
     proxy.deliver_late().await;
-    assert_eq!(balance(ledger.pool(), &customer).await, "80.00", "nothing happened");
+    assert_eq!(balance(ledger.pool(), &customer).await, "90.00", "nothing happened");
     ledger::run(&ledger, order(&customer, "next")).await;
-    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM orders").await, 3);
+    assert_eq!(count(ledger.pool(), "SELECT count(*) FROM orders").await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
