@@ -53,7 +53,7 @@ const ODD_TYPES: [(&str, &str); 2] =
     [("on|off", "A word: on or off."), ("VERSION:DIGEST", "A version and the SHA-256 digest of its archive.")];
 
 /// Values that the sample shows for settings without a default, and for those whose default depends on the user.
-const EXAMPLES: [(&str, &str); 32] = [
+const EXAMPLES: [(&str, &str); 33] = [
     ("approval_above", "EUR=1000,USD=1000"),
     ("console_url", "https://console.example.com"),
     ("data_dir", "/var/lib/rewards-ledger"),
