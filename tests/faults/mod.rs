@@ -1,7 +1,7 @@
 //! Faults of a highly available installation, made of the real parts: two Postgres under Patroni, etcd, HAProxy, and
-//! three nodes under load. Each part is killed, paused and silenced, in an order that depends on a seed. Afterwards every
-//! acknowledged order exists exactly once, none that was refused exists, wallets add up, every event has reached its
-//! webhook with one `event_id`, `verify` is clean, and the transparency log is one.
+//! three nodes under load. Each part is killed, paused and silenced, in an order that depends on a seed. Afterwards
+//! every acknowledged order exists exactly once, no refused order exists, and wallets add up. Every event has reached its
+//! webhook with one `event_id`, `verify` is clean, and no two nodes have signed different logs.
 
 mod check;
 mod cluster;

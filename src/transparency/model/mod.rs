@@ -127,7 +127,7 @@ pub struct State {
 pub enum Action {
     /// A node takes one step, and signs if nothing speaks against it (`step` in `src/transparency/projector.rs`).
     Step(usize),
-    /// The same, but the node dies between its state file and the commit (`step` in `src/transparency/projector.rs`).
+    /// Takes such a step, but the node dies between its state file and the commit (`step` in `src/transparency/projector.rs`).
     StepAndDie(usize),
     /// A node takes a step while another one holds the tree (`hold` in `src/transparency/store.rs`).
     StepElsewhere(usize),
