@@ -39,7 +39,6 @@ use activity::Activity;
 use body::{RequestBody, ResponseBody};
 use connection::Connection;
 use slots::ConnectionSlots;
-use socket::Socket;
 
 /// Maximum size of a request head, in bytes. A longer one gets 431, or 414 if its request line alone is longer.
 pub const HEAD_LIMIT: usize = 16 * 1024;
@@ -114,7 +113,7 @@ where
             if !slot.is_free().await {
                 return;
             }
-            let Some(socket) = Socket::open(stream, slot.activity.clone(), tls, &stop).await else { return };
+            let Some(socket) = socket::open(stream, slot.activity.clone(), tls, &stop).await else { return };
             serve_connection(Connection::new(socket, slot, metrics), app, (local, peer, scheme), stop).await;
         };
         connections.spawn(async move { cut.run_until_cancelled_owned(served).await });

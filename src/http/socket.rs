@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
@@ -21,28 +22,22 @@ pub struct Wire {
     activity: Arc<Activity>,
 }
 
-/// Socket of a client, as the HTTP library reads and writes it.
-#[derive(Debug)]
-pub enum Socket {
-    Plain(Wire),
-    Tls(Box<TlsStream<Wire>>),
-}
+/// Socket of a client, as the HTTP library reads and writes it: plain, or under TLS.
+pub type Socket = Either<Wire, Box<TlsStream<Wire>>>;
 
-impl Socket {
-    /// Prepares a new connection for HTTP, with the TLS handshake if the listener speaks TLS. The deadline of the first request
-    /// head includes the handshake. Returns none if it fails, or if the connection is cut or the server stops meanwhile.
-    pub async fn open(
-        stream: TcpStream,
-        activity: Arc<Activity>,
-        tls: Option<TlsAcceptor>,
-        stop: &CancellationToken,
-    ) -> Option<Socket> {
-        let wire = Wire { stream, activity: activity.clone() };
-        match tls {
-            None => Some(Socket::Plain(wire)),
-            // On the heap: a handshake needs much more memory than a connection without one.
-            Some(tls) => Box::pin(handshake(wire, activity, tls, stop)).await,
-        }
+/// Prepares a new connection for HTTP, with the TLS handshake if the listener speaks TLS. The deadline of the first request
+/// head includes the handshake. Returns none if it fails, or if the connection is cut or the server stops meanwhile.
+pub async fn open(
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    tls: Option<TlsAcceptor>,
+    stop: &CancellationToken,
+) -> Option<Socket> {
+    let wire = Wire { stream, activity: activity.clone() };
+    match tls {
+        None => Some(Either::Left(wire)),
+        // On the heap: a handshake needs much more memory than a connection without one.
+        Some(tls) => Box::pin(handshake(wire, activity, tls, stop)).await,
     }
 }
 
@@ -53,7 +48,7 @@ async fn handshake(wire: Wire, activity: Arc<Activity>, tls: TlsAcceptor, stop: 
         () = cut => None,
         () = stop.cancelled() => None,
         // An error is the client's: it disconnected, or speaks no TLS that the node speaks.
-        accepted = tls.accept(wire) => accepted.ok().map(|stream| Socket::Tls(Box::new(stream))),
+        accepted = tls.accept(wire) => accepted.ok().map(|stream| Either::Right(Box::new(stream))),
     }
 }
 
@@ -86,51 +81,5 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Socket::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Socket::Plain(stream) => stream.is_write_vectored(),
-            Socket::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
