@@ -1,6 +1,6 @@
 //! Assembly of the HTTP interface and of the two OpenAPI documents that describe it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use poem::middleware::AddData;
 use poem::{Endpoint, EndpointExt, Response, Route};
@@ -198,11 +198,24 @@ fn published<T: OpenApi>(service: &OpenApiService<T, ()>) -> Value {
     document::finish(serde_json::from_str(&service.spec()).unwrap_or_default())
 }
 
-fn published_client() -> Value {
-    let mut document = published(&client());
-    document::describe_webhooks(&mut document);
-    document
+/// A published document, and its interactive page.
+struct Document {
+    content: Value,
+    page: String,
 }
+
+/// Documents for clients and for operators. They depend on the build alone, so each process derives them once.
+static CLIENT_DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+    let service = client();
+    let mut content = published(&service);
+    document::describe_webhooks(&mut content);
+    Document { page: page(&service, &content), content }
+});
+static OPERATOR_DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+    let service = operators();
+    let content = published(&service);
+    Document { page: page(&service, &content), content }
+});
 
 /// Returns the interactive page of the finished document. Scripts and styles are inlined, so the page works offline and
 /// loads nothing else.
@@ -217,26 +230,22 @@ fn page<T: OpenApi>(service: &OpenApiService<T, ()>, document: &Value) -> String
 /// Returns the published documents: path in the repository, and text.
 pub fn documents() -> Vec<(&'static str, String)> {
     vec![
-        ("openapi/client-v1.json", document::text(&published_client())),
-        ("openapi/operator-v1.json", document::text(&published(&operators()))),
+        ("openapi/client-v1.json", document::text(&CLIENT_DOCUMENT.content)),
+        ("openapi/operator-v1.json", document::text(&OPERATOR_DOCUMENT.content)),
     ]
 }
 
 /// Builds the HTTP interface, or the part of it that a listener serves. `pages` builds the pages, if the node has any.
 pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Option<Pages>) -> impl Endpoint<Output = Response> {
-    let (client, operators) = (client(), operators());
-    let (client_document, operator_document) = (published_client(), published(&operators));
-    let known_queries = KnownQueries::of_documents(&[&client_document, &operator_document]);
-    let mut paths = client_document["paths"].clone();
-    let documents =
-        [(page(&client, &client_document), &client_document), (page(&operators, &operator_document), &operator_document)];
+    let known_queries = KnownQueries::of_documents(&[&CLIENT_DOCUMENT.content, &OPERATOR_DOCUMENT.content]);
+    let mut paths = CLIENT_DOCUMENT.content["paths"].clone();
     Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
     let state = Arc::new(state);
-    let routes = routes(&state, surface, documents);
+    let routes = routes(&state, surface);
     let api = routes.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).map_to_response().boxed();
     let api = Inner::new(api, state.shows_outbox);
     let pages = pages(api.clone());
-    if let (Some(paths), Some(more)) = (paths.as_object_mut(), operator_document["paths"].as_object()) {
+    if let (Some(paths), Some(more)) = (paths.as_object_mut(), OPERATOR_DOCUMENT.content["paths"].as_object()) {
         paths.extend(more.clone());
         for path in ["/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json", open_id::START, open_id::CALLBACK] {
             paths.insert(path.to_owned(), json!({"get": {}}));
@@ -252,10 +261,8 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
     whole.with(Admission { state, surface }).with(error_pages).with(edge)
 }
 
-/// Builds the routes of the API that a listener serves. `documents` are the page and the document for clients and for
-/// operators.
-fn routes(state: &Arc<ApiState>, surface: Surface, documents: [(String, &Value); 2]) -> Route {
-    let [(client_page, client_document), (operator_page, operator_document)] = documents;
+/// Builds the routes of the API that a listener serves.
+fn routes(state: &Arc<ApiState>, surface: Surface) -> Route {
     let v1 = match state.is_sandbox {
         true => part((client_api(), sandbox::Sandbox)).boxed(),
         false => part(client_api()).boxed(),
@@ -270,12 +277,18 @@ fn routes(state: &Arc<ApiState>, surface: Surface, documents: [(String, &Value);
     }
     if surface != Surface::Operators {
         route = guides::add(route);
-        route = probes::add_document(route, "/docs", client_page, "/openapi.json", document::text(client_document));
+        route = probes::add_document(
+            route,
+            "/docs",
+            CLIENT_DOCUMENT.page.clone(),
+            "/openapi.json",
+            document::text(&CLIENT_DOCUMENT.content),
+        );
         route = route.nest_no_strip("/api/v1", v1).nest_no_strip("/auth", part(auth_api())).nest_no_strip("/client/api", portal);
     }
     if surface != Surface::Clients {
-        let document = document::text(operator_document);
-        route = probes::add_document(route, "/admin/docs", operator_page, "/admin/openapi.json", document);
+        let (page, text) = (OPERATOR_DOCUMENT.page.clone(), document::text(&OPERATOR_DOCUMENT.content));
+        route = probes::add_document(route, "/admin/docs", page, "/admin/openapi.json", text);
         route = route.nest_no_strip("/admin/v1", part(operator_api())).nest_no_strip("/admin/auth", part(console_api()));
         route = open_id::add(route, state);
     }
