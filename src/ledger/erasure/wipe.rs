@@ -28,8 +28,9 @@ const TABLES: [(&str, &str); 15] = [
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
 ];
 
-/// Number of checks for older transactions, and of attempts to lock a table.
-const CHECKS: usize = 120;
+/// Number of checks for older transactions: five minutes, because a backup or a long report of another database may be one.
+const CHECKS: usize = 600;
+/// Number of attempts to lock a table.
 const ATTEMPTS: usize = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -38,9 +39,9 @@ pub enum WipeError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error(
-        "a transaction of this server that began before the erasure is still open, so {0} would keep the erased data: end the transaction, then run `erase finish`"
+        "{holder} began before the erasure and is still open, so {table} would keep the erased data: end it, then run `erase finish`"
     )]
-    StillSeen(String),
+    StillSeen { table: &'static str, holder: String },
     #[error("{0} could not be locked because another session uses it: run `erase finish` when the load is lower")]
     Busy(String),
 }
@@ -87,23 +88,35 @@ pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::E
     sqlx::query_scalar("SELECT relation FROM vault.unwiped ORDER BY relation").fetch_all(conn).await
 }
 
-async fn wait_until_unseen(conn: &mut PgConnection, table: &str, xid: &str) -> Result<(), WipeError> {
-    for _ in 0..CHECKS {
-        let is_seen: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (age(backend_xid) >= age($1::text::xid8::xid)
-                    OR (datname = current_database() OR datname IS NULL) AND age(backend_xmin) >= age($1::text::xid8::xid)))
-                OR EXISTS (SELECT FROM pg_prepared_xacts WHERE age(transaction) >= age($1::text::xid8::xid))
-                OR EXISTS (SELECT FROM pg_replication_slots WHERE age(xmin) >= age($1::text::xid8::xid))",
-        )
-        .bind(xid)
-        .fetch_one(&mut *conn)
-        .await?;
-        if !is_seen {
-            return Ok(());
+/// Waits until nothing on the server can see the rows that the erasure's transaction removed from the table.
+async fn wait_until_unseen(conn: &mut PgConnection, table: &'static str, xid: &str) -> Result<(), WipeError> {
+    let mut checks = 1;
+    while let Some(holder) = holder(conn, xid).await? {
+        if checks == CHECKS {
+            return Err(WipeError::StillSeen { table, holder });
         }
+        checks += 1;
         tokio::time::sleep(PAUSE).await;
     }
-    Err(WipeError::StillSeen(table.to_owned()))
+    Ok(())
+}
+
+/// Returns a description of one transaction, prepared transaction or replication slot that began before this transaction ended.
+async fn holder(conn: &mut PgConnection, xid: &str) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT coalesce(
+            (SELECT format('a transaction of process %s (%s) in database %s', pid, coalesce(nullif(application_name, ''), backend_type), datname)
+             FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (age(backend_xid) >= age($1::text::xid8::xid)
+                OR (datname = current_database() OR datname IS NULL) AND age(backend_xmin) >= age($1::text::xid8::xid))
+             ORDER BY xact_start LIMIT 1),
+            (SELECT format('the prepared transaction %L in database %s', gid, database) FROM pg_prepared_xacts
+             WHERE age(transaction) >= age($1::text::xid8::xid) ORDER BY prepared LIMIT 1),
+            (SELECT format('the replication slot %L', slot_name::text) FROM pg_replication_slots
+             WHERE age(xmin) >= age($1::text::xid8::xid) LIMIT 1))",
+    )
+    .bind(xid)
+    .fetch_one(conn)
+    .await
 }
 
 async fn rewrite(conn: &mut PgConnection, table: &str, vacuum: &'static str) -> Result<(), WipeError> {
