@@ -26,7 +26,7 @@ const TARGETS: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 const PASSWORD: &str = "correct horse battery staple";
 
 /// Largest size of a page with its style sheet, script and pictures, in bytes.
-const MOST_BYTES: usize = 200_000;
+const MAX_BYTES: usize = 200_000;
 
 /// Routes that are no page of their own: files, parts of pages, streams, and a redirect.
 const NO_PAGES: &[&str] = &[
@@ -111,7 +111,7 @@ async fn main() -> Result<()> {
             () => &*admin,
         };
         let (median, p95, bytes) = read(&serve, cookie, &path).await.with_context(|| path.clone())?;
-        if median > TARGETS.0 || p95 > TARGETS.1 || bytes > MOST_BYTES {
+        if median > TARGETS.0 || p95 > TARGETS.1 || bytes > MAX_BYTES {
             missed.push(path.clone());
         }
         rows.push(vec![format!("`{path}`"), thousands(bytes as f64), millis(median), millis(p95)]);

@@ -26,7 +26,7 @@ test -f Cargo.lock && test -f src/main.rs
 mkdir -p target/release
 cp /program target/release/rewards-ledger
 """
-MOST_BYTES = 100_000_000
+MAX_BYTES = 100_000_000
 # The key files of a ledger.
 KEYS = ("master.key", "log.key", "operator.token")
 
@@ -139,7 +139,7 @@ def size(buildah, program):
     total = int(run("du", "--summarize", "--bytes", buildah.tree("rewards-ledger")).stdout.split()[0])
     if pathlib.Path(program).parent.name != "release":
         raise Skipped(f"{total:,} bytes with a debug build; only a release build counts")
-    expect(total < MOST_BYTES, f"the image has {total:,} bytes, more than {MOST_BYTES:,}")
+    expect(total < MAX_BYTES, f"the image has {total:,} bytes, more than {MAX_BYTES:,}")
 
 
 def inside(root, path):

@@ -4,7 +4,7 @@ import re
 
 from support import DEPLOY, expect, need, run
 
-MOST_EXPOSED = 2.0
+MAX_EXPOSED = 2.0
 
 
 def exposure():
@@ -12,7 +12,7 @@ def exposure():
     said = run(need("systemd-analyze"), "security", "--offline=true", "--no-pager", unit, check=False).stdout
     found = re.search(r"Overall exposure level for rewards-ledger\.service: ([0-9.]+)", said)
     expect(found, f"systemd-analyze prints no exposure: {said[-500:]}")
-    expect(float(found[1]) < MOST_EXPOSED, f"the exposure is {found[1]}, not below {MOST_EXPOSED}")
+    expect(float(found[1]) < MAX_EXPOSED, f"the exposure is {found[1]}, not below {MAX_EXPOSED}")
 
 
 def scripts():
@@ -24,4 +24,4 @@ def scripts():
 
 def checks(_program, report):
     report("shellcheck finds nothing in the scripts", scripts)
-    report(f"the systemd unit has an exposure below {MOST_EXPOSED}", exposure)
+    report(f"the systemd unit has an exposure below {MAX_EXPOSED}", exposure)

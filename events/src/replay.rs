@@ -135,14 +135,14 @@ pub struct Replay {
 
 impl Replay {
     /// Maximum number of deliveries in a step.
-    pub const MOST_PER_STEP: usize = 500;
+    pub const MAX_PER_STEP: usize = 500;
 
     /// Decides a prepared step that starts at position `at`. If the webhook no longer receives deliveries, the
     /// step ends the replay as failed.
     ///
     /// # Errors
     /// Rejects a step of an ended replay. Also rejects a step that does not start where the last one ended, goes
-    /// past the request, or has more than [`Replay::MOST_PER_STEP`] deliveries.
+    /// past the request, or has more than [`Replay::MAX_PER_STEP`] deliveries.
     pub fn advance(
         &self,
         webhook: Option<&Webhook>,
@@ -153,7 +153,7 @@ impl Replay {
         if self.status != ReplayStatus::Running {
             return Err(Rejection::Conflict("the replay has ended"));
         }
-        let is_step = at == self.next && at <= next && next <= self.until && events.len() <= Self::MOST_PER_STEP;
+        let is_step = at == self.next && at <= next && next <= self.until && events.len() <= Self::MAX_PER_STEP;
         if !is_step {
             return Err(Rejection::Conflict("the step does not continue the replay: another step was recorded meanwhile"));
         }

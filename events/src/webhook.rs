@@ -130,7 +130,7 @@ pub struct Webhook {
 
 impl Webhook {
     /// Maximum number of webhooks per account (contract, "Webhooks").
-    pub const MOST_PER_ACCOUNT: usize = 20;
+    pub const MAX_PER_ACCOUNT: usize = 20;
 
     /// Returns whether the webhook receives events of this type: it is active, not deleted, and subscribed to the type.
     pub fn hears(&self, event_type: WebhookEventType) -> bool {
@@ -246,7 +246,7 @@ pub fn register(
     if account.status == AccountStatus::Suspended {
         return Err(Rejection::AccountSuspended);
     }
-    if alive >= Webhook::MOST_PER_ACCOUNT {
+    if alive >= Webhook::MAX_PER_ACCOUNT {
         return Err(Rejection::WebhookLimitReached);
     }
     if asked.credential_id.is_some() {

@@ -39,7 +39,7 @@ const FLOW: &str = "console.open_id";
 const REQUEST_DEADLINE: Duration = Duration::from_secs(8);
 const STEP_DEADLINE: Duration = Duration::from_secs(20);
 /// Maximum size of a response of the provider.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Time for which the provider's metadata and keys are kept, and time after which a failed fetch is repeated.
 const KEPT: Duration = Duration::from_secs(3_600);
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -348,7 +348,7 @@ enum HttpError {
     Request(#[from] reqwest::Error),
     #[error(transparent)]
     Response(#[from] openidconnect::http::Error),
-    #[error("the response is larger than {MOST_BYTES} bytes")]
+    #[error("the response is larger than {MAX_BYTES} bytes")]
     TooLarge,
 }
 
@@ -361,7 +361,7 @@ impl<'c> AsyncHttpClient<'c> for Http {
             let mut response = self.0.execute(request.try_into()?).await?;
             let mut body = vec![];
             while let Some(chunk) = response.chunk().await? {
-                if body.len() + chunk.len() > MOST_BYTES {
+                if body.len() + chunk.len() > MAX_BYTES {
                     return Err(HttpError::TooLarge);
                 }
                 body.extend_from_slice(&chunk);

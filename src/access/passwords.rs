@@ -16,8 +16,8 @@ use crate::secrets::strength;
 
 /// Maximum number of passwords that may wait to be hashed, in total and per lane. Hashing one takes 19 MiB and some tens
 /// of milliseconds of a core; a waiting one takes almost nothing.
-const MOST_WAITING: usize = 4_096;
-const MOST_OF_A_LANE: usize = 128;
+const MAX_WAITING: usize = 4_096;
+const MAX_OF_A_LANE: usize = 128;
 /// Longest time that a password waits for its turn before the request gets 503.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -74,7 +74,7 @@ impl Default for Passwords {
 impl Passwords {
     fn working(at_once: usize) -> Passwords {
         Passwords {
-            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             lanes: Arc::default(),
             working: Arc::new(Semaphore::new(at_once)),
         }
@@ -140,11 +140,11 @@ impl Passwords {
         if let Some(places) = lanes.get(&lane).and_then(Weak::upgrade) {
             return places;
         }
-        // At most `MOST_WAITING` lanes are in use, so this frees at least half of the entries.
-        if lanes.len() >= 2 * MOST_WAITING {
+        // At most `MAX_WAITING` lanes are in use, so this frees at least half of the entries.
+        if lanes.len() >= 2 * MAX_WAITING {
             lanes.retain(|_, places| places.strong_count() > 0);
         }
-        let places = Arc::new(Places { turn: Arc::new(Semaphore::new(1)), all: Arc::new(Semaphore::new(MOST_OF_A_LANE)) });
+        let places = Arc::new(Places { turn: Arc::new(Semaphore::new(1)), all: Arc::new(Semaphore::new(MAX_OF_A_LANE)) });
         lanes.insert(lane, Arc::downgrade(&places));
         places
     }
@@ -200,12 +200,12 @@ mod tests {
     async fn a_full_lane_is_refused_without_affecting_other_lanes() {
         let passwords = Passwords::default();
         let lane = passwords.places(HERE);
-        let taken = lane.all.clone().try_acquire_many_owned(MOST_OF_A_LANE as u32).unwrap();
+        let taken = lane.all.clone().try_acquire_many_owned(MAX_OF_A_LANE as u32).unwrap();
         assert_eq!(passwords.verify(HERE, Secret::new("x"), None).await, Err(AccessError::Unavailable));
         assert_eq!(passwords.verify(other(1), Secret::new("x"), None).await, Ok(false));
         drop(taken);
         assert_eq!(passwords.verify(HERE, Secret::new("x"), None).await, Ok(false));
-        let all = passwords.waiting.clone().try_acquire_many_owned(MOST_WAITING as u32).unwrap();
+        let all = passwords.waiting.clone().try_acquire_many_owned(MAX_WAITING as u32).unwrap();
         assert_eq!(passwords.verify(other(1), Secret::new("x"), None).await, Err(AccessError::Unavailable));
         drop(all);
     }
@@ -234,9 +234,9 @@ mod tests {
     #[tokio::test]
     async fn unused_lanes_are_evicted() {
         let passwords = Passwords::default();
-        for n in 0..(3 * MOST_WAITING as u32) {
+        for n in 0..(3 * MAX_WAITING as u32) {
             drop(passwords.places(Lane::Source(std::net::Ipv4Addr::from(n).into())));
         }
-        assert!(passwords.lanes.lock().unwrap().len() <= 2 * MOST_WAITING);
+        assert!(passwords.lanes.lock().unwrap().len() <= 2 * MAX_WAITING);
     }
 }

@@ -15,7 +15,7 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// Far above any real limit, and within the range of the database's counter.
-    const MOST_REQUESTS: u32 = 1_000_000_000;
+    const MAX_REQUESTS: u32 = 1_000_000_000;
 }
 
 impl FromStr for RateLimit {
@@ -23,8 +23,8 @@ impl FromStr for RateLimit {
 
     fn from_str(text: &str) -> Result<RateLimit, String> {
         let (requests, window) = text.split_once('/').ok_or("a limit looks like 100/60s")?;
-        let count = requests.parse().ok().filter(|n| (1..=RateLimit::MOST_REQUESTS).contains(n));
-        let requests = count.ok_or_else(|| format!("{requests:?} is not a count from 1 to {}", RateLimit::MOST_REQUESTS))?;
+        let count = requests.parse().ok().filter(|n| (1..=RateLimit::MAX_REQUESTS).contains(n));
+        let requests = count.ok_or_else(|| format!("{requests:?} is not a count from 1 to {}", RateLimit::MAX_REQUESTS))?;
         let window = duration(window)?;
         if window.subsec_nanos() != 0 {
             return Err("a window must be a whole number of seconds".to_owned());

@@ -21,7 +21,7 @@ use crate::ledger::reader;
 use crate::secrets::seal::SealError;
 
 /// Longest wait for an event, in seconds.
-pub const MOST_WAIT: u64 = 30;
+pub const MAX_WAIT: u64 = 30;
 /// Value of `after` that means the end of the log.
 const LATEST: &str = "latest";
 
@@ -54,8 +54,8 @@ fn types(text: Option<&str>) -> Result<Vec<WebhookEventType>, ApiError> {
 
 /// Reads the number of seconds to wait.
 fn wait(seconds: Option<i64>) -> Result<Duration, ApiError> {
-    let wait = u64::try_from(seconds.unwrap_or_default()).ok().filter(|seconds| *seconds <= MOST_WAIT);
-    let wait = wait.ok_or_else(|| ApiError::invalid("wait", format!("must be between 0 and {MOST_WAIT}")))?;
+    let wait = u64::try_from(seconds.unwrap_or_default()).ok().filter(|seconds| *seconds <= MAX_WAIT);
+    let wait = wait.ok_or_else(|| ApiError::invalid("wait", format!("must be between 0 and {MAX_WAIT}")))?;
     Ok(Duration::from_secs(wait))
 }
 

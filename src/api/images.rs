@@ -78,7 +78,7 @@ impl ImageSize {
             Self::Thumbnail => Size::Thumbnail,
             Self::Preview => Size::Preview,
         };
-        usize::try_from(image.set.size).is_ok_and(|bytes| bytes > size.most_bytes()).then_some(size)
+        usize::try_from(image.set.size).is_ok_and(|bytes| bytes > size.max_bytes()).then_some(size)
     }
 }
 

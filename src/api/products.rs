@@ -19,7 +19,7 @@ use super::scalars::{Money, Text, Timestamp};
 use super::state::{ApiState, State, Tag, listed, not_found, rows_of, time};
 
 /// Largest number of products that a list can be limited to.
-const MOST_IDS: usize = 1_000;
+const MAX_IDS: usize = 1_000;
 
 /// Kind of face values that a product has.
 ///
@@ -141,8 +141,8 @@ pub fn page_of(page: Option<i64>, limit: Option<i64>, per_page: Option<i64>) -> 
 fn ids(text: Option<&str>) -> Result<Option<Vec<ProductId>>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let ids = text.split(',').map(|id| id.trim().parse::<ProductId>().ok()).collect::<Option<Vec<_>>>();
-    let ids = ids.filter(|ids| ids.len() <= MOST_IDS);
-    ids.map(Some).ok_or_else(|| ApiError::invalid("ids", format!("must be at most {MOST_IDS} IDs, separated by commas")))
+    let ids = ids.filter(|ids| ids.len() <= MAX_IDS);
+    ids.map(Some).ok_or_else(|| ApiError::invalid("ids", format!("must be at most {MAX_IDS} IDs, separated by commas")))
 }
 
 pub struct Products;
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_list_of_ids_is_bounded() {
         assert_eq!((ids(None), ids(Some("3, 5"))), (Ok(None), Ok(Some(vec![ProductId(3), ProductId(5)]))));
-        let too_many = vec!["1"; MOST_IDS + 1].join(",");
+        let too_many = vec!["1"; MAX_IDS + 1].join(",");
         for wrong in ["3,", "a", too_many.as_str()] {
             assert!(ids(Some(wrong)).is_err(), "{wrong}");
         }

@@ -21,7 +21,7 @@ use crate::delivery;
 use crate::delivery::days::DeliveryDay;
 
 /// Largest number of days of statistics.
-pub const MOST_STATISTICS_DAYS: i64 = 92;
+pub const MAX_STATISTICS_DAYS: i64 = 92;
 /// Default number of days.
 const DAYS: i64 = 30;
 
@@ -105,8 +105,8 @@ async fn today(conn: &mut PgConnection) -> Result<NaiveDate, sqlx::Error> {
 /// 400 if it is out of range.
 pub fn days(days: Option<i64>) -> Result<u64, ApiError> {
     let days = days.unwrap_or(DAYS);
-    let problem = || ApiError::invalid("days", format!("must be between 1 and {MOST_STATISTICS_DAYS}"));
-    let count = u64::try_from(days).ok().filter(|_| (1..=MOST_STATISTICS_DAYS).contains(&days));
+    let problem = || ApiError::invalid("days", format!("must be between 1 and {MAX_STATISTICS_DAYS}"));
+    let count = u64::try_from(days).ok().filter(|_| (1..=MAX_STATISTICS_DAYS).contains(&days));
     count.ok_or_else(problem)
 }
 

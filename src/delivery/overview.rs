@@ -8,9 +8,9 @@ use sqlx::PgExecutor;
 use super::days::DeliveryDay;
 
 /// Upper limit for counting a webhook's deliveries.
-pub const MOST_OF_WEBHOOK: i64 = 1_000;
+pub const MAX_OF_WEBHOOK: i64 = 1_000;
 /// Upper limit for counting the deliveries that failed for good in a day.
-pub const MOST_FAILED: i64 = 1_001;
+pub const MAX_FAILED: i64 = 1_001;
 /// Number of days of attempts.
 const DAYS: i32 = 14;
 
@@ -54,7 +54,7 @@ pub async fn queues(db: impl PgExecutor<'_>, counted: i64) -> Result<Vec<Deliver
 pub struct FailingWebhook {
     pub webhook_id: WebhookId,
     pub account_id: AccountId,
-    /// Number of deliveries that wait for another attempt, at most [`MOST_OF_WEBHOOK`].
+    /// Number of deliveries that wait for another attempt, at most [`MAX_OF_WEBHOOK`].
     pub waiting: i64,
     /// Largest number of failed attempts of such a delivery.
     pub attempts: i16,
@@ -69,7 +69,7 @@ pub struct FailingWebhook {
 }
 
 /// Returns the webhooks with failed attempts of pending deliveries, the one with the most first. Takes one step of an index
-/// per webhook, and counts no further than [`MOST_OF_WEBHOOK`].
+/// per webhook, and counts no further than [`MAX_OF_WEBHOOK`].
 ///
 /// # Errors
 /// Any error of the database.
@@ -98,7 +98,7 @@ pub async fn failing(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailingW
              ORDER BY t.started_at DESC LIMIT 1) AS latest ON true
          WHERE retries.waiting > 0 ORDER BY retries.waiting DESC, webhook.webhook_id LIMIT $2",
     )
-    .bind(MOST_OF_WEBHOOK)
+    .bind(MAX_OF_WEBHOOK)
     .bind(limit)
     .fetch_all(db)
     .await
@@ -117,7 +117,7 @@ pub struct FailedWebhook {
 }
 
 /// Returns the webhooks whose deliveries have failed for good in the last 24 hours, the one with the most first. Counts the
-/// latest [`MOST_FAILED`] deliveries of all webhooks.
+/// latest [`MAX_FAILED`] deliveries of all webhooks.
 ///
 /// # Errors
 /// Any error of the database.
@@ -132,7 +132,7 @@ pub async fn failed(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailedWeb
          JOIN webhook_audience a ON a.shard_id = failed.shard_id AND a.webhook_id = failed.webhook_id
          ORDER BY failed.failed DESC, failed.webhook_id LIMIT $2",
     )
-    .bind(MOST_FAILED)
+    .bind(MAX_FAILED)
     .bind(limit)
     .fetch_all(db)
     .await

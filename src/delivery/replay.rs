@@ -23,7 +23,7 @@ pub const PER_SECOND: i32 = 50;
 /// Positions that one statement searches.
 const PAGE_POSITIONS: i64 = 5_000;
 /// Maximum number of positions that one request counts, so that it is answered in time however long the log is.
-pub const MOST_COUNTED: Position = 500_000;
+pub const MAX_COUNTED: Position = 500_000;
 /// Maximum number of pages per step, so that a replay that finds little still shows progress.
 const PAGES: usize = 20;
 /// Interval at which the job checks for due steps.
@@ -88,7 +88,7 @@ impl Search {
 
     /// Counts the matching events from one position up to, but not including, another.
     ///
-    /// Returns the count and the position where it ended: it covers at most [`MOST_COUNTED`] positions, in short statements.
+    /// Returns the count and the position where it ended: it covers at most [`MAX_COUNTED`] positions, in short statements.
     pub async fn count(
         &self,
         pool: &PgPool,
@@ -96,7 +96,7 @@ impl Search {
         from: Position,
         to: Position,
     ) -> Result<(i64, Position), sqlx::Error> {
-        let to = to.min(from.saturating_add(MOST_COUNTED));
+        let to = to.min(from.saturating_add(MAX_COUNTED));
         let (mut at, mut count) = (from, 0);
         while at < to {
             let next = (at + PAGE_POSITIONS).min(to);
@@ -148,7 +148,7 @@ impl Replayer {
             _ => None,
         };
         let search = Search::of(replay, only);
-        let wanted = usize::try_from(replay.per_second).unwrap_or(1).clamp(1, Replay::MOST_PER_STEP);
+        let wanted = usize::try_from(replay.per_second).unwrap_or(1).clamp(1, Replay::MAX_PER_STEP);
         let mut next = replay.next;
         let mut events = vec![];
         for _ in 0..PAGES {

@@ -31,7 +31,7 @@ const ROUNDS: u32 = 144;
 /// Minimum number of bytes that a body counts for, so that many small ones are limited too.
 const SMALLEST_BODY: i64 = 256;
 /// Minimum number of stored bytes before a webhook's bodies are trimmed between the rounds, however small the quota is.
-const LEAST_TRIMMED: u64 = 1024 * 1024;
+const MIN_TRIMMED: u64 = 1024 * 1024;
 
 /// Retention times and quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,14 +317,14 @@ impl Bodies {
     pub(super) fn stored(&mut self, shard: ShardId, webhook: WebhookId, bytes: usize) {
         let stored = self.stored.entry((shard, webhook)).or_default();
         *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
-        if *stored > self.quota.max(LEAST_TRIMMED) {
+        if *stored > self.quota.max(MIN_TRIMMED) {
             self.trim(shard, webhook);
         }
     }
 
     /// Trims a webhook that stored its quota while another trim ran, if there is one.
     pub(super) fn catch_up(&mut self) {
-        let most = self.quota.max(LEAST_TRIMMED);
+        let most = self.quota.max(MIN_TRIMMED);
         let over = self.stored.iter().find(|(_, stored)| **stored > most).map(|(of, _)| *of);
         if let Some((shard, webhook)) = over {
             self.trim(shard, webhook);

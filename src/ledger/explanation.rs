@@ -13,9 +13,9 @@ use uuid::Uuid;
 use super::reader::{self, Filter, ReadError, Stored};
 
 /// Maximum number of events of the order that are explained. The oldest come first.
-const MOST_EVENTS: i64 = 1_000;
+const MAX_EVENTS: i64 = 1_000;
 /// Maximum number of changes of the webhook that are read.
-const MOST_CHANGES: i64 = 100_000;
+const MAX_CHANGES: i64 = 100_000;
 
 /// An event of an order, as one webhook saw it.
 #[derive(Clone, Debug)]
@@ -52,12 +52,12 @@ async fn explain_once(
     let checkpoint = deliveries::checkpoint(&mut *connection, shard).await?;
     let of_order = Filter { types: WebhookEventType::ALL.map(|event| event.announced().to_owned()).into(), ..Filter::default() };
     let stream = (StreamType::Order.as_str(), order.0);
-    let events = reader::matching_of_stream(&mut *connection, shard, stream, (0, i64::MAX), &of_order, MOST_EVENTS).await?;
+    let events = reader::matching_of_stream(&mut *connection, shard, stream, (0, i64::MAX), &of_order, MAX_EVENTS).await?;
     let last = events.last().map_or(0, |event| event.position);
     let stream = (StreamType::Webhook.as_str(), webhook.0);
     let types = ["WebhookRegistered", "WebhookUpdated", "WebhookDeleted"].map(str::to_owned).into();
     let changes = Filter { types, ..Filter::default() };
-    let changes = reader::matching_of_stream(&mut *connection, shard, stream, (0, last), &changes, MOST_CHANGES).await?;
+    let changes = reader::matching_of_stream(&mut *connection, shard, stream, (0, last), &changes, MAX_CHANGES).await?;
     drop(connection);
     let mut made: HashMap<Uuid, Vec<DeliveryHistory>> = HashMap::new();
     for delivery in deliveries::of_order(pool, shard, order).await? {

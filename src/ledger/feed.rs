@@ -20,9 +20,9 @@ pub use waiters::{FeedWaiters, TooManyWaiters, Waiter};
 /// Number of segments that the first query of a page covers. Each further one covers eight times as many.
 const FIRST_SEGMENTS: Position = 4;
 /// Largest number of segments that one query covers.
-const MOST_SEGMENTS: Position = 512;
+const MAX_SEGMENTS: Position = 512;
 /// Largest number of queries for one page. They cover several million positions, which bounds the time for a page.
-const MOST_QUERIES: usize = 8;
+const MAX_QUERIES: usize = 8;
 
 /// Part of an account's feed.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ async fn find(
 ) -> Result<(Vec<Announced>, Position), sqlx::Error> {
     let types: Vec<&str> = types.iter().map(|event_type| event_type.announced()).collect();
     let (mut found, mut reached, mut segments) = (vec![], after, FIRST_SEGMENTS);
-    for _ in 0..MOST_QUERIES {
+    for _ in 0..MAX_QUERIES {
         if reached >= head || found.len() >= limit {
             break;
         }
@@ -86,7 +86,7 @@ async fn find(
             _ => upto,
         };
         found.extend(part);
-        segments = (segments * 8).min(MOST_SEGMENTS);
+        segments = (segments * 8).min(MAX_SEGMENTS);
     }
     Ok((found, reached))
 }

@@ -21,7 +21,7 @@ pub const LOST_AFTER: Duration = Duration::from_secs(30);
 /// Time for which nodes that have ended, and minutes, are kept.
 const KEPT: Duration = Duration::from_secs(3_600);
 /// Largest number of nodes that are listed.
-const MOST_LISTED: i64 = 100;
+const MAX_LISTED: i64 = 100;
 
 /// Returns the host name of this machine; empty if it has none.
 pub fn host() -> String {
@@ -149,7 +149,7 @@ impl Node {
 }
 
 /// Lists the nodes that run, then the lost ones, then those that stopped in the last hour; of each kind the latest start first.
-/// At most [`MOST_LISTED`].
+/// At most [`MAX_LISTED`].
 ///
 /// # Errors
 /// Any error of the database.
@@ -161,7 +161,7 @@ pub async fn list(db: impl PgExecutor<'_>) -> Result<Vec<Node>, sqlx::Error> {
          ORDER BY stopped_at IS NOT NULL, stopped_at IS NULL AND beat_at < clock_timestamp() - make_interval(secs => $2),
             started_at DESC, id DESC LIMIT $1",
     )
-    .bind(MOST_LISTED)
+    .bind(MAX_LISTED)
     .bind(LOST_AFTER.as_secs_f64())
     .fetch_all(db)
     .await

@@ -22,15 +22,15 @@ use ledger_projections::page;
 use uuid::Uuid;
 
 /// Maximum number of results of one kind.
-const MOST_OF_KIND: i64 = 20;
+const MAX_OF_KIND: i64 = 20;
 /// Length of the part of an API key that identifies it.
 const KEY_PREFIX: usize = 8;
 /// Minimum length of the beginning of an account's name.
-const LEAST_NAME: usize = 2;
+const MIN_NAME: usize = 2;
 /// Maximum length of a reference.
-const MOST_REFERENCE: usize = 100;
+const MAX_REFERENCE: usize = 100;
 /// Maximum length of a request ID.
-const MOST_REQUEST_ID: usize = 128;
+const MAX_REQUEST_ID: usize = 128;
 
 /// Places to look a term up in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,12 +62,12 @@ impl Terms {
         Terms {
             number,
             order: placement::order_of_reference(text).map(|id| id.0),
-            name: (text.chars().count() >= LEAST_NAME && !is_email).then(|| text.to_owned()),
+            name: (text.chars().count() >= MIN_NAME && !is_email).then(|| text.to_owned()),
             key_prefix: text.get(..KEY_PREFIX).filter(|_| is_key).map(str::to_owned),
             email: is_email.then(|| text.to_owned()),
             event_id: text.parse().ok(),
-            request_id: (is_request_id && (1..=MOST_REQUEST_ID).contains(&text.len())).then(|| text.to_owned()),
-            reference: (1..=MOST_REFERENCE).contains(&text.chars().count()).then(|| text.to_owned()),
+            request_id: (is_request_id && (1..=MAX_REQUEST_ID).contains(&text.len())).then(|| text.to_owned()),
+            reference: (1..=MAX_REFERENCE).contains(&text.chars().count()).then(|| text.to_owned()),
         }
     }
 }
@@ -140,7 +140,7 @@ impl From<EventRow> for Found {
     }
 }
 
-/// Looks up the terms, at most [`MOST_OF_KIND`] results of each kind. `email_lookup` is the keyed hash of the email.
+/// Looks up the terms, at most [`MAX_OF_KIND`] results of each kind. `email_lookup` is the keyed hash of the email.
 pub async fn find(
     pool: &PgPool,
     shards: &[ShardId],
@@ -192,7 +192,7 @@ async fn orders_of(conn: &mut PgConnection, shards: &[ShardId], ids: &[i64]) -> 
     )
     .bind(shards)
     .bind(ids)
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| row.of(Kind::Order)).collect())
@@ -209,7 +209,7 @@ async fn accounts_of(conn: &mut PgConnection, terms: &Terms) -> Result<Vec<Found
     )
     .bind(terms.number)
     .bind(terms.name.as_deref())
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .bind(char::MAX.to_string())
     .fetch_all(conn)
     .await?;
@@ -221,7 +221,7 @@ async fn credentials_of(conn: &mut PgConnection, prefix: &str) -> Result<Vec<Fou
         "SELECT shard_id, id, account_id, key_prefix || ' ' || name AS text FROM credentials WHERE key_prefix = $1 LIMIT $2",
     )
     .bind(prefix)
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| row.of(Kind::Credential)).collect())
@@ -233,7 +233,7 @@ async fn users_of(conn: &mut PgConnection, lookup: &[u8; 32]) -> Result<Vec<Foun
          WHERE v.email_lookup = $1 AND NOT u.is_removed LIMIT $2",
     )
     .bind(&lookup[..])
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| row.of(Kind::User)).collect())
@@ -245,7 +245,7 @@ async fn webhooks_of(conn: &mut PgConnection, shards: &[ShardId], id: i64) -> Re
     )
     .bind(shards)
     .bind(id)
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| row.of(Kind::Webhook)).collect())
@@ -278,7 +278,7 @@ async fn of_reference(
     .bind(shards)
     .bind(reference)
     .bind(known)
-    .bind(MOST_OF_KIND)
+    .bind(MAX_OF_KIND)
     .fetch_all(conn)
     .await?;
     let kind = |name: &str| match name {
@@ -317,7 +317,7 @@ async fn events_of_request(conn: &mut PgConnection, request_id: &str) -> Result<
         .await?;
     let rows: Vec<EventRow> = sqlx::query_as(select_events!("metadata->>'request_id' = $1 LIMIT $2"))
         .bind(request_id)
-        .bind(MOST_OF_KIND)
+        .bind(MAX_OF_KIND)
         .persistent(false)
         .fetch_all(conn)
         .await?;

@@ -78,7 +78,7 @@ pub struct TimelineDelivery {
 }
 
 /// Number of events that are listed before reads of codes are left out, and the page size.
-const MOST_EVENTS: usize = 1_000;
+const MAX_EVENTS: usize = 1_000;
 /// Number of requested retries per query.
 const PAGE_RETRIES: i64 = 1_000;
 /// Number of the latest reads of codes that are listed in addition.
@@ -134,13 +134,13 @@ struct Past {
 }
 
 /// Loads the order's state at a position, and its events. A client that reads its codes again and again appends an event
-/// each time. After the first [`MOST_EVENTS`] events, only the latest reads are listed, together with all other events.
+/// each time. After the first [`MAX_EVENTS`] events, only the latest reads are listed, together with all other events.
 async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> Result<Past, TimelineError> {
     let (mut states, mut listed, mut latest, mut left_out) = (HashMap::new(), vec![], VecDeque::new(), 0);
     let (mut version, mut is_more) = (0, true);
     while is_more {
-        let page = reader::stream_after(pool, shard, "order", id.0, version, i64::MAX, MOST_EVENTS as i64).await?;
-        is_more = page.len() == MOST_EVENTS;
+        let page = reader::stream_after(pool, shard, "order", id.0, version, i64::MAX, MAX_EVENTS as i64).await?;
+        is_more = page.len() == MAX_EVENTS;
         for stored in &page {
             let recorded = stored.decode()?;
             version = recorded.moment.version;
@@ -150,7 +150,7 @@ async fn past_of(pool: &PgPool, shard: ShardId, id: OrderId, upto: Position) -> 
                 break;
             }
             state::fold(&mut states, &recorded);
-            if listed.len() < MOST_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
+            if listed.len() < MAX_EVENTS || !matches!(event, OrderEvent::VouchersRevealed(_)) {
                 listed.push(recorded);
                 continue;
             }

@@ -22,7 +22,7 @@ use crate::secrets::seal::Secret;
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest line that a message may have without an encoding, in bytes (RFC 5322, 2.1.1).
-const LONGEST_LINE: usize = 998;
+const MAX_LINE: usize = 998;
 
 /// URL of an SMTP server. It may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Sender {
 
 /// Encodes a text. A long link stays whole, so that it can be followed in a file, too: quoted-printable would break it.
 fn body(text: &str) -> Body {
-    if text.is_ascii() && text.lines().all(|line| line.len() <= LONGEST_LINE) {
+    if text.is_ascii() && text.lines().all(|line| line.len() <= MAX_LINE) {
         return Body::dangerous_pre_encoded(text.replace('\n', "\r\n").into_bytes(), ContentTransferEncoding::SevenBit);
     }
     Body::new(text.to_owned())

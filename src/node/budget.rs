@@ -18,7 +18,7 @@ const GATE: u32 = 1;
 /// Connection of a verification that an operator starts.
 const VERIFYING: u32 = 1;
 /// Smallest pool for reading. With fewer connections, one slow request would block all others.
-const LEAST_READING: u32 = 2;
+const MIN_READING: u32 = 2;
 
 /// Reason why a node cannot start with its number of connections.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +60,8 @@ impl Budget {
             + of(Role::Delivery, DELIVERY_CONNECTIONS + SENDING)
             + of(Role::Api, ACCESS_CONNECTIONS + GATE + VERIFYING);
         match given.checked_sub(fixed) {
-            Some(reading) if reading >= LEAST_READING => Ok(Budget { fixed, reading }),
-            _ => Err(BudgetError::TooFew { given, needed: fixed + LEAST_READING, shards }),
+            Some(reading) if reading >= MIN_READING => Ok(Budget { fixed, reading }),
+            _ => Err(BudgetError::TooFew { given, needed: fixed + MIN_READING, shards }),
         }
     }
 
@@ -88,7 +88,7 @@ impl Budget {
         let shards = u32::try_from(shards).unwrap_or(u32::MAX);
         let budget = Budget::share(given, roles, shards)?;
         if i64::from(given) > allowed {
-            return Err(BudgetError::TooMany { given, allowed, needed: budget.fixed + LEAST_READING });
+            return Err(BudgetError::TooMany { given, allowed, needed: budget.fixed + MIN_READING });
         }
         if i64::from(given) + in_use > allowed {
             tracing::warn!(

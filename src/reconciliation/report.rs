@@ -34,12 +34,12 @@ const fn year_day(year: i32, month: u32, day: u32) -> NaiveDate {
     }
 }
 
-/// Computes the totals of these shards, each in a snapshot of its own. The report lists at most `most_differences`.
+/// Computes the totals of these shards, each in a snapshot of its own. The report lists at most `max_differences`.
 pub async fn report(
     pool: &PgPool,
     shards: &[ShardId],
     period: Period,
-    most_differences: usize,
+    max_differences: usize,
 ) -> Result<(Report, Vec<(ShardId, Bounds)>), ReconcileError> {
     let mut report = Report {
         from: period.from,
@@ -52,7 +52,7 @@ pub async fn report(
         days: vec![],
         wallets: vec![],
         wallets_left_out: 0,
-        differences: Differences::keeping(most_differences),
+        differences: Differences::keeping(max_differences),
     };
     let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();

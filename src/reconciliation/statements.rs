@@ -25,7 +25,7 @@ use crate::secrets::seal::{Keyring, SealError};
 pub use candidates::{Candidate, exists};
 
 /// Largest tolerance in days.
-pub const MOST_DAYS: i64 = 60;
+pub const MAX_DAYS: i64 = 60;
 /// Largest size of a file, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 /// Limits on the memory of one matching.

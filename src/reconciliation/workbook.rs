@@ -9,7 +9,7 @@ use super::{Amount, AsOf, Difference, MovementSums, Report};
 /// Number of significant digits that a number in a spreadsheet keeps.
 const EXACT_DIGITS: usize = 15;
 /// Largest number of characters in a cell.
-const LONGEST_TEXT: usize = 32_767;
+const MAX_TEXT: usize = 32_767;
 
 /// Value of a cell. A text is never read as a formula.
 enum Cell {
@@ -167,7 +167,7 @@ fn write(sheet: &mut Worksheet, (row, column): (u32, u16), cell: Cell, money: &F
             false => sheet.write_string(row, column, count.to_string())?,
         },
         Cell::Text(text) if text.is_empty() => return Ok(()),
-        Cell::Text(text) => sheet.write_string(row, column, text.chars().take(LONGEST_TEXT).collect::<String>())?,
+        Cell::Text(text) => sheet.write_string(row, column, text.chars().take(MAX_TEXT).collect::<String>())?,
     };
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::store::{self, Published};
 use crate::ledger::reader::{self, ReadError};
 
 /// Limit on the incidents that are read. No log has that many.
-const MOST: i64 = 10_000;
+const MAX_INCIDENTS: i64 = 10_000;
 
 /// A recorded incident with its place in the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Incident {
 
 /// Returns the incidents of a shard's log, oldest first.
 pub async fn of(conn: &mut PgConnection, shard: ShardId) -> Result<Vec<Incident>, ReadError> {
-    let stored = reader::stream_after(conn, shard, StreamType::Log.as_str(), shard.into(), 0, i64::MAX, MOST).await?;
+    let stored = reader::stream_after(conn, shard, StreamType::Log.as_str(), shard.into(), 0, i64::MAX, MAX_INCIDENTS).await?;
     let mut incidents = vec![];
     for stored in stored {
         let recorded = stored.decode()?;

@@ -13,7 +13,7 @@ use crate::ledger::reader::{self, Stored};
 
 /// Largest number of its own events that an order with a receipt can have, because a receipt is built in memory. An
 /// export proves any number of events. In practice only repeated reads of an order's codes produce so many.
-pub const MOST_EVENTS: i64 = 10_000;
+pub const MAX_EVENTS: i64 = 10_000;
 
 /// The part of an order's event that names the wallet movement it belongs to.
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ struct Named {
 pub enum IssueError {
     #[error("no checkpoint covers position {0} yet")]
     NotYet(Position),
-    #[error("the order has more than {MOST_EVENTS} events")]
+    #[error("the order has more than {MAX_EVENTS} events")]
     TooMany,
     #[error("an event is not JSON: {0}")]
     Event(#[from] serde_json::Error),
@@ -47,10 +47,10 @@ impl From<sqlx::Error> for IssueError {
 /// Returns [`IssueError::NotYet`] when the tree does not cover the events in time, or the witnesses do not cosign it in
 /// time. Returns [`IssueError::TooMany`] rather than a partial receipt.
 pub async fn order_receipt(pool: &PgPool, shard: ShardId, order: OrderId, quorum: &Quorum) -> Result<Receipt, IssueError> {
-    if !reader::stream_after(pool, shard, "order", order.0, MOST_EVENTS, i64::MAX, 1).await?.is_empty() {
+    if !reader::stream_after(pool, shard, "order", order.0, MAX_EVENTS, i64::MAX, 1).await?.is_empty() {
         return Err(IssueError::TooMany);
     }
-    let mut events = reader::stream_after(pool, shard, "order", order.0, 0, i64::MAX, MOST_EVENTS).await?;
+    let mut events = reader::stream_after(pool, shard, "order", order.0, 0, i64::MAX, MAX_EVENTS).await?;
     let named = |stored: &Stored| serde_json::from_str::<Named>(&stored.data).ok()?.transaction_id;
     let movements: Vec<TransactionId> = events.iter().filter_map(named).collect();
     events.extend(reader::movements(pool, shard, &movements).await?);

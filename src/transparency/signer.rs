@@ -11,7 +11,7 @@ use transparency_log::checkpoint::Checkpoint;
 use transparency_log::note::{Algorithm, Note, NoteError, SigningKey, VerifierKey};
 
 /// Largest number of keys in a key file, more than any key rotation needs.
-const MOST_KEYS: usize = 8;
+const MAX_KEYS: usize = 8;
 
 /// Base of the origins of all shards. The origin of a shard is `<base>/<shard>`: the address of its tiles without the
 /// scheme.
@@ -35,7 +35,7 @@ pub enum KeyFileError {
     Line(usize),
     #[error("it contains no key")]
     Empty,
-    #[error("it contains more than {MOST_KEYS} keys")]
+    #[error("it contains more than {MAX_KEYS} keys")]
     TooMany,
     #[error("it contains the same key twice")]
     Twice,
@@ -72,7 +72,7 @@ impl Signer {
         }
         match seeds.len() {
             0 => Err(KeyFileError::Empty),
-            1..=MOST_KEYS => {
+            1..=MAX_KEYS => {
                 let keys = seeds.iter().rev().map(|seed| SigningKey::from_seed(seed)).collect::<Result<_, _>>();
                 Ok(Signer { keys: keys.map_err(|_| KeyFileError::Empty)? })
             }

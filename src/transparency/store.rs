@@ -93,7 +93,7 @@ pub async fn hold(conn: &mut PgConnection, shard: ShardId) -> Result<Option<u64>
 pub async fn edge(db: impl PgExecutor<'_>, shard: ShardId, tree_size: u64) -> Result<Option<Edge>, sqlx::Error> {
     let found: Vec<(i16, Vec<u8>)> =
         sqlx::query_as("SELECT level, hashes FROM log_edges WHERE shard_id = $1").bind(shard).fetch_all(db).await?;
-    let mut rows = <[Vec<Hash>; Tile::MOST_LEVEL as usize + 1]>::default();
+    let mut rows = <[Vec<Hash>; Tile::MAX_LEVEL as usize + 1]>::default();
     for (level, bytes) in found {
         if let Some(row) = usize::try_from(level).ok().and_then(|level| rows.get_mut(level)) {
             *row = hashes(&bytes);
@@ -213,7 +213,7 @@ pub async fn has_signed(db: impl PgExecutor<'_>, shard: ShardId, origin: &str) -
 /// Number of cosignatures per query in [`newest_cosigned`].
 const PAGE_COSIGNATURES: i64 = 1_000;
 /// Largest number of cosignatures that [`newest_cosigned`] examines. Two witnesses produce about that many in a day.
-const MOST_COSIGNATURES: usize = 100_000;
+const MAX_COSIGNATURES: usize = 100_000;
 
 /// Returns the newest checkpoint that a quorum has cosigned, or simply the newest one if no cosignature is required.
 /// Witnesses are asked every few seconds, but checkpoints are signed more often, so a busy log's newest checkpoint has no
@@ -227,7 +227,7 @@ pub async fn newest_cosigned(pool: &PgPool, shard: ShardId, quorum: &Quorum) -> 
     let witnesses: Vec<String> = quorum.witnesses.iter().map(ToString::to_string).collect();
     let (mut before, mut seen) = ((i64::MAX, String::new()), 0);
     let (mut at, mut keys) = (None, HashSet::new());
-    while seen < MOST_COSIGNATURES {
+    while seen < MAX_COSIGNATURES {
         let page: Vec<(i64, String)> = sqlx::query_as(
             "SELECT size, witness FROM log_cosignatures WHERE shard_id = $1 AND origin = $2 AND size <= $3 AND (size, witness) < ($3, $4)
                 AND witness = ANY($5) ORDER BY size DESC, witness DESC LIMIT $6",

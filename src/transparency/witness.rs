@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Timeout of one request to a witness.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Limit on the response of a witness. A valid one has only a few lines.
-const MOST_ANSWER_BYTES: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Reason why a witness's cosignature could not be obtained.
 #[derive(Debug, thiserror::Error)]
@@ -175,7 +175,7 @@ impl WitnessCaller {
         let mut response = self.http.post(url).header("Content-Type", "text/plain").body(body).send().await.map_err(failed)?;
         let mut answer = vec![];
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if answer.len() + chunk.len() > MOST_ANSWER_BYTES {
+            if answer.len() + chunk.len() > MAX_ANSWER_BYTES {
                 return Err(WitnessError::Long);
             }
             answer.extend_from_slice(&chunk);

@@ -11,13 +11,13 @@ import json
 import sys
 from fractions import Fraction
 
-MOST_CENTS = 999_999_999_999_999_999
+MAX_CENTS = 999_999_999_999_999_999
 
 
 def money(cents):
     """Rounds to whole cents, halves away from zero. None if the amount is too large."""
     whole = int(abs(cents) + Fraction(1, 2)) * (1 if cents >= 0 else -1)
-    return whole if abs(whole) <= MOST_CENTS else None
+    return whole if abs(whole) <= MAX_CENTS else None
 
 
 def price(case):
@@ -34,7 +34,7 @@ def wallet(case):
     balance, accepted = 0, []
     for kind, cents in case["movements"]:
         after = balance - cents if kind in ("pay", "debit") else balance + cents
-        is_good = after <= MOST_CENTS if kind in ("fund", "refund", "credit") else after >= 0
+        is_good = after <= MAX_CENTS if kind in ("fund", "refund", "credit") else after >= 0
         balance = after if is_good else balance
         accepted.append(is_good)
     return [balance, accepted]

@@ -11,7 +11,7 @@ use crate::support::program::{Program, peak_memory};
 use crate::support::wait::until;
 
 /// In KiB.
-const MOST_MEMORY: u64 = 300 * 1024;
+const MAX_MEMORY: u64 = 300 * 1024;
 
 /// Sends bytes as long as the node accepts them, without reading an answer. Returns true if the node accepted all of
 /// them.
@@ -56,7 +56,7 @@ async fn a_flood_of_http_2_streams_takes_no_memory() {
     join_all(wires.iter_mut().map(|wire| flood(wire, &bytes))).await;
     is_served(&program).await;
     let peak = peak_memory(program.id()).unwrap();
-    assert!(peak < MOST_MEMORY, "{peak} KiB");
+    assert!(peak < MAX_MEMORY, "{peak} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +70,7 @@ async fn pipelined_requests_take_no_memory_either() {
     assert!(!taken.contains(&true), "the node stops reading from a client that reads no responses");
     is_served(&program).await;
     let peak = peak_memory(program.id()).unwrap();
-    assert!(peak < MOST_MEMORY, "{peak} KiB");
+    assert!(peak < MAX_MEMORY, "{peak} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,6 +94,6 @@ async fn unfinished_heads_and_refused_bodies_take_no_memory() {
         .await;
     }
     let peak = peak_memory(program.id()).unwrap();
-    assert!(peak < MOST_MEMORY, "{peak} KiB");
+    assert!(peak < MAX_MEMORY, "{peak} KiB");
     until("the connections of the unfinished heads are closed", async || heads.iter_mut().all(Wire::has_ended)).await;
 }

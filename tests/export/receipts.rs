@@ -1,7 +1,7 @@
 //! Receipts: the checkpoint that they are bound to, and their completeness.
 
 use ledger_events::OrderId;
-use rewards_ledger::transparency::issue::{IssueError, MOST_EVENTS, order_receipt};
+use rewards_ledger::transparency::issue::{IssueError, MAX_EVENTS, order_receipt};
 use rewards_ledger::transparency::receipt::{Receipt, ReceiptError};
 use rewards_ledger::transparency::signer::Signer;
 use rewards_ledger::transparency::store;
@@ -62,7 +62,7 @@ async fn a_receipt_has_all_events_of_its_order_or_is_refused() {
     let receipt = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await.unwrap();
     assert_eq!(receipt.events.len(), before + 6_000);
     receipt.check(&Trust::in_keys(vec![key()])).unwrap();
-    kept.shop.tamper(&revealed(3, MOST_EVENTS - 6_000)).await;
+    kept.shop.tamper(&revealed(3, MAX_EVENTS - 6_000)).await;
     let refused = order_receipt(kept.shop.pool(), SHARD, OrderId(3), &Quorum::default()).await;
     assert!(matches!(refused, Err(IssueError::TooMany)), "{:?}", refused.map(|receipt| receipt.events.len()));
 }

@@ -7,7 +7,7 @@ use reqwest::redirect::Policy;
 use crate::support::node::Node;
 
 /// Largest page, in bytes.
-const LARGEST: usize = 200_000;
+const MAX_BYTES: usize = 200_000;
 
 /// Returns the values of an attribute in a page, with entities decoded as far as our own links need it.
 pub fn attributes<'a>(page: &'a str, name: &str) -> Vec<String> {
@@ -40,7 +40,7 @@ pub async fn crawl(node: &Node, cookie: &str, start: &str) -> BTreeMap<String, S
         if !kind.starts_with("text/html") {
             continue;
         }
-        assert!(body.len() < LARGEST, "{path} has {} bytes", body.len());
+        assert!(body.len() < MAX_BYTES, "{path} has {} bytes", body.len());
         let page = String::from_utf8(body.to_vec()).unwrap();
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use nix::sys::signal::Signal;
-use rewards_ledger::delivery::replay::MOST_COUNTED;
+use rewards_ledger::delivery::replay::MAX_COUNTED;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
 use webhook_client::receiver::ReceiverResponse;
@@ -107,7 +107,7 @@ async fn the_command_counts_over_a_long_log_and_starts_without_counting() {
     let path = format!("/webhooks/{}/replays", hook["id"]);
     let part = program.operator(&path, json!({"kind": "missed", "dry_run": true})).await;
     let head: i64 = sqlx::query_scalar("SELECT position FROM log_head").fetch_one(&mut admin).await.unwrap();
-    assert_eq!(part, json!({"found": 1, "next_position": MOST_COUNTED + 1, "until_position": head + 1, "replay": null}));
+    assert_eq!(part, json!({"found": 1, "next_position": MAX_COUNTED + 1, "until_position": head + 1, "replay": null}));
 
     let replay = async |arguments: &[&str]| {
         let mut command = program.command();

@@ -2,7 +2,7 @@
 //! thousand deliveries.
 
 use ledger_events::replay::ReplayKind;
-use ledger_projections::deliveries::MOST_MADE;
+use ledger_projections::deliveries::MAX_MADE;
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::delivery::replay::Replayer;
 use rewards_ledger::ledger::Command;
@@ -55,11 +55,11 @@ async fn a_batch_makes_some_thousand_deliveries_at_most() {
     let replayer = Replayer { ledger: shop.ledger.clone(), pool: shop.pool().clone() };
     assert_eq!(replayer.once(SHARD).await.unwrap(), 12);
     let replayed = batches(&shop).await;
-    assert_eq!(replayed, [MOST_MADE, 1_000], "twelve steps of 500");
+    assert_eq!(replayed, [MAX_MADE, 1_000], "twelve steps of 500");
 
     shop.orders(account_id, 500).await;
     let ordered = batches(&shop).await;
-    assert!(ordered.iter().all(|made| *made <= MOST_MADE) && ordered.iter().sum::<usize>() == 6_000, "{ordered:?}");
+    assert!(ordered.iter().all(|made| *made <= MAX_MADE) && ordered.iter().sum::<usize>() == 6_000, "{ordered:?}");
     // A verification folds the log in batches of the same size.
     let report = verify(&shop.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{:#?}", report.differences);

@@ -82,13 +82,13 @@ const OFF: &str = "the reference is right, the amount or the day is not";
 const UNNAMED: &str = "amount and day are right, the reference is not";
 
 /// Largest number of candidates that an ambiguous line names.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 /// Limits on the candidates that a line is compared with because of their amount and day, and on the distinct amounts.
 /// Candidates with the line's reference are always found.
-const MOST_COMPARED: usize = 200;
-const MOST_AMOUNTS: usize = 2_000;
+const MAX_COMPARED: usize = 200;
+const MAX_AMOUNTS: usize = 2_000;
 /// Shortest reference that is searched for inside texts.
-const SHORTEST_WITHIN: usize = 6;
+const MIN_WITHIN: usize = 6;
 
 /// Returns the outcome of every line, in their order.
 ///
@@ -123,7 +123,7 @@ pub fn outcomes(lines: &[Open<'_>], candidates: &[&Candidate], tolerance: Tolera
             return Outcome::Matched(hit.strong[0]);
         }
         let named = |mut candidates: Vec<usize>, why| {
-            candidates.truncate(MOST_NAMED);
+            candidates.truncate(MAX_NAMED);
             Outcome::Ambiguous { candidates, why }
         };
         if !hit.strong.is_empty() {
@@ -218,13 +218,13 @@ impl<'a> Index<'a> {
             let amount = self.candidates[*at].amount;
             least <= amount && amount <= most && -days <= apart(at) && apart(at) <= days
         };
-        let amounts = self.amounts.range((&*line.currency, least)..=(&*line.currency, most)).take(MOST_AMOUNTS);
+        let amounts = self.amounts.range((&*line.currency, least)..=(&*line.currency, most)).take(MAX_AMOUNTS);
         let in_days = |(_, of_amount): (_, &'_ Vec<usize>)| {
             let first = of_amount.partition_point(|at| apart(at) < -days);
             let of_days = of_amount[first..].iter().copied().take_while(|at| apart(at) <= days);
-            of_days.filter(fits).take(MOST_COMPARED).collect::<Vec<_>>()
+            of_days.filter(fits).take(MAX_COMPARED).collect::<Vec<_>>()
         };
-        let by_amount = amounts.flat_map(in_days).take(MOST_COMPARED);
+        let by_amount = amounts.flat_map(in_days).take(MAX_COMPARED);
 
         let words = line.text.iter().flat_map(|text| text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':')));
         let named = line.references.iter().map(String::as_str).chain(words).map(plain).filter(|text| !text.is_empty());
@@ -234,7 +234,7 @@ impl<'a> Index<'a> {
         by_reference.dedup();
         let whole = plain(&[line.references.join(" "), line.text.clone().unwrap_or_default()].join(" "));
         let is_named = |at: &usize| {
-            let within = |reference: &String| reference.len() >= SHORTEST_WITHIN && whole.contains(reference.as_str());
+            let within = |reference: &String| reference.len() >= MIN_WITHIN && whole.contains(reference.as_str());
             by_reference.binary_search(at).is_ok() || self.plain[*at].iter().any(within)
         };
         let (mut strong, weak): (Vec<usize>, Vec<usize>) = by_amount.partition(is_named);

@@ -28,7 +28,7 @@ const DIGESTS: [(&str, &str); 4] = [
 const TO_CONNECT: Duration = Duration::from_secs(10);
 const DOWNLOAD: Duration = Duration::from_secs(600);
 /// Maximum size of an archive, in bytes; larger than any real one.
-const LARGEST: usize = 256 * 1024 * 1024;
+const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// A release of the server programs, pinned by the SHA-256 digest of its archive for this platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,8 +122,8 @@ impl Source {
         let mut response = sent.map_err(|error| one_line(&error))?;
         let mut archive = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| one_line(&error))? {
-            if archive.len() + chunk.len() > LARGEST {
-                return Err(format!("{url} is larger than the maximum of {LARGEST} bytes"));
+            if archive.len() + chunk.len() > MAX_BYTES {
+                return Err(format!("{url} is larger than the maximum of {MAX_BYTES} bytes"));
             }
             archive.extend_from_slice(&chunk);
         }

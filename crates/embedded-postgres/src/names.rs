@@ -3,7 +3,7 @@
 use super::Error;
 
 /// Maximum length of a name, in bytes. With it, the title of a server process shows its cluster's name in full.
-const LONGEST: usize = 28;
+const MAX_LENGTH: usize = 28;
 
 /// Names that a program gives to its server. Each is lower-case letters, digits, and underscores, begins with a letter, and has
 /// at most 28 characters. The program's name has hyphens instead of underscores.
@@ -39,7 +39,7 @@ impl Names {
         let Names { program, database, owner, service, runtime } = self;
         let is_name = |text: &str, joint: u8| {
             let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == joint;
-            text.len() <= LONGEST && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(is_part)
+            text.len() <= MAX_LENGTH && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(is_part)
         };
         let wrong = [database, owner, service, runtime].into_iter().find(|name| !is_name(name, b'_'));
         if let Some(wrong) = wrong.or(Some(program).filter(|name| !is_name(name, b'-'))) {
@@ -76,7 +76,7 @@ mod tests {
     fn names_that_need_quotes_or_do_not_fit_are_refused() {
         Names::new("shop").check().unwrap();
         Names::new("my_shop").check().unwrap();
-        for wrong in ["", "1shop", "Shop", "a shop", "shop\"", "shop;", "../shop", "_shop", "pg-shop", &"s".repeat(LONGEST)] {
+        for wrong in ["", "1shop", "Shop", "a shop", "shop\"", "shop;", "../shop", "_shop", "pg-shop", &"s".repeat(MAX_LENGTH)] {
             assert!(matches!(Names::new(wrong).check(), Err(Error::InvalidName(_))), "{wrong}");
         }
         let names = Names::new("shop");

@@ -15,7 +15,7 @@ use super::{During, Error, Names};
 pub(super) const PORT: u16 = 5432;
 
 /// Maximum length of a socket's path in bytes. Linux allows 107, macOS and the BSDs 103.
-const LONGEST_PATH: usize = 103;
+const MAX_PATH: usize = 103;
 
 /// Address of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Address {
     pub(super) fn new(directory: &Path) -> Option<Address> {
         let text = directory.to_str().filter(|text| text.starts_with('/') && !text.contains('\n'))?;
         let address = Address { directory: text.to_owned() };
-        (address.socket().as_os_str().len() <= LONGEST_PATH).then_some(address)
+        (address.socket().as_os_str().len() <= MAX_PATH).then_some(address)
     }
 
     /// Returns the directory of the socket, as `psql --host` takes it.
@@ -172,8 +172,8 @@ mod tests {
     fn a_path_that_is_too_long_or_relative_is_not_an_address() {
         let of = |length: usize| Address::new(Path::new(&format!("/{}", "d".repeat(length - 1))));
         // The socket's name adds 14 bytes, including its slash.
-        assert!(of(LONGEST_PATH - 14).is_some());
-        assert!(of(LONGEST_PATH - 13).is_none());
+        assert!(of(MAX_PATH - 14).is_some());
+        assert!(of(MAX_PATH - 13).is_none());
         assert!(Address::new(Path::new("relative")).is_none());
     }
 }

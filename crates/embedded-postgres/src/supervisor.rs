@@ -17,7 +17,7 @@ use super::{During, Error};
 
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// State shared by the supervisor thread and the [`super::Server`].
 #[derive(Debug, Default)]
@@ -133,7 +133,7 @@ impl Running {
             if self.shared.wait(pause) {
                 return false;
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 pub type Hash = [u8; 32];
 
 /// Maximum number of hashes in a proof for a tree of up to 2^64 leaves (RFC 9162: a path, twice).
-pub const MOST_PROOF_HASHES: usize = 128;
+pub const MAX_PROOF_HASHES: usize = 128;
 
 /// A perfect subtree: `1 << level` leaves, starting at leaf `index << level`. Level 0 is a single leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

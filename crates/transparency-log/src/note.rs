@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 /// Limits on the size and the number of signatures of a note. Larger notes are rejected.
-const MOST_BYTES: usize = 1 << 20;
-const MOST_SIGNATURES: usize = 100;
+const MAX_BYTES: usize = 1 << 20;
+const MAX_SIGNATURES: usize = 100;
 const MARK: &str = "— ";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -185,12 +185,12 @@ impl Note {
     /// # Errors
     /// Returns an error unless the text is exactly a signed note within the limits.
     pub fn parse(note: &str) -> Result<Note, NoteError> {
-        if note.len() > MOST_BYTES {
+        if note.len() > MAX_BYTES {
             return Err(NoteError::Malformed("it is over 1 MiB"));
         }
         let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Malformed("it has no blank line"))?;
         let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Malformed("it ends without a newline"))?;
-        if signatures.split('\n').count() > MOST_SIGNATURES {
+        if signatures.split('\n').count() > MAX_SIGNATURES {
             return Err(NoteError::Malformed("it has more than 100 signatures"));
         }
         let signatures = signatures.split('\n').map(Signature::parse).collect::<Result<_, _>>()?;

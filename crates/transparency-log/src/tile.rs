@@ -23,7 +23,7 @@ pub struct Tile {
 
 impl Tile {
     /// Highest level of any tile in a tree of up to 2^63 leaves.
-    pub const MOST_LEVEL: u8 = 7;
+    pub const MAX_LEVEL: u8 = 7;
 
     /// Returns the tile that contains the hash of a perfect subtree, or the hashes to compute it from, in a tree
     /// of this size.
@@ -37,7 +37,7 @@ impl Tile {
 
     /// Iterates over all tiles of a tree of this size, level by level, including partial tiles.
     pub fn all(size: u64) -> impl Iterator<Item = Tile> {
-        (0..=Self::MOST_LEVEL).flat_map(move |level| {
+        (0..=Self::MAX_LEVEL).flat_map(move |level| {
             let hashes = size >> (level * HEIGHT);
             let full = hashes / u64::from(FULL);
             let width = u16::try_from(hashes % u64::from(FULL)).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Tile {
     /// Parses the part of [`Tile::path`] after `tile/`.
     pub fn parse(path: &str) -> Option<Tile> {
         let (level, rest) = path.split_once('/')?;
-        let level = number(level, 2).and_then(|level| u8::try_from(level).ok()).filter(|level| *level <= Self::MOST_LEVEL)?;
+        let level = number(level, 2).and_then(|level| u8::try_from(level).ok()).filter(|level| *level <= Self::MAX_LEVEL)?;
         let (index, width) = parse_place(rest)?;
         Some(Tile { level, index, width })
     }
@@ -96,13 +96,13 @@ fn joined(row: &[Hash]) -> Hash {
 pub struct Edge {
     size: u64,
     /// Hashes of the partial tile of each level, 0 to 255 each.
-    rows: [Vec<Hash>; Tile::MOST_LEVEL as usize + 1],
+    rows: [Vec<Hash>; Tile::MAX_LEVEL as usize + 1],
 }
 
 impl Edge {
     /// Builds the edge of a tree of this size. Returns `None` if the number of hashes on some level does not fit
     /// the size.
-    pub fn new(size: u64, rows: [Vec<Hash>; Tile::MOST_LEVEL as usize + 1]) -> Option<Edge> {
+    pub fn new(size: u64, rows: [Vec<Hash>; Tile::MAX_LEVEL as usize + 1]) -> Option<Edge> {
         let fits = |(level, row): (usize, &Vec<Hash>)| row.len() as u64 == (size >> (level * 8)) % u64::from(FULL);
         rows.iter().enumerate().all(fits).then_some(Edge { size, rows })
     }

@@ -18,7 +18,7 @@ use super::address::{AddressFilter, Refused};
 /// Duration above which a lookup counts as slow.
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of addresses of a name that are dialled.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 /// Maximum number of names whose lookup speed is remembered.
 const REMEMBERED: usize = 10_000;
 
@@ -82,7 +82,7 @@ impl Resolver {
             }
         };
         let mut addresses = self.filter.check_all(addresses)?;
-        addresses.truncate(MOST_ADDRESSES);
+        addresses.truncate(MAX_ADDRESSES);
         Ok(addresses)
     }
 }

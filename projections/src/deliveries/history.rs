@@ -30,7 +30,7 @@ pub struct DeliveryHistory {
 }
 
 /// Maximum number of deliveries read per order. The oldest come first.
-pub const MOST: i64 = 1_000;
+pub const MAX_ROWS: i64 = 1_000;
 
 /// Lists the deliveries of an order's events, oldest first.
 pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Vec<DeliveryHistory>, sqlx::Error> {
@@ -44,7 +44,7 @@ pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<V
     )
     .bind(shard)
     .bind(order)
-    .bind(MOST)
+    .bind(MAX_ROWS)
     .fetch_all(pool)
     .await?;
     let ids: Vec<i64> = told.iter().map(|told| told.id).collect();

@@ -39,7 +39,7 @@ pub const NAME: &str = "deliveries";
 pub const TABLES: &[&str] = &["webhook_audience", "webhook_envelopes", "deliveries"];
 /// Maximum number of deliveries from one batch of events. It bounds the memory of a batch and the statement that
 /// writes it, whatever is replayed.
-pub const MOST_MADE: usize = 5_000;
+pub const MAX_MADE: usize = 5_000;
 
 /// Returns the position up to which the projection has processed the log.
 pub async fn checkpoint(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Position, sqlx::Error> {
@@ -79,7 +79,7 @@ pub struct Inputs {
     pub past: HashMap<Uuid, Past>,
 }
 
-/// Loads the audience. Determines how many of the events make at most [`MOST_MADE`] deliveries, and which order
+/// Loads the audience. Determines how many of the events make at most [`MAX_MADE`] deliveries, and which order
 /// histories they need.
 pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Plan, ProjectionError> {
     let accounts: HashSet<AccountId> = events
@@ -122,7 +122,7 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
     Ok(Plan { events: events.len(), audience, orders: orders.into_iter().collect(), past: past(events) })
 }
 
-/// Returns the first events that make at most [`MOST_MADE`] deliveries, but at least one event.
+/// Returns the first events that make at most [`MAX_MADE`] deliveries, but at least one event.
 fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> &'a [Recorded] {
     let mut webhooks: HashMap<Option<AccountId>, usize> = HashMap::new();
     for webhook in audience.values().filter(|webhook| !webhook.is_deleted) {
@@ -141,7 +141,7 @@ fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> 
             }
             _ => 0,
         };
-        made <= MOST_MADE
+        made <= MAX_MADE
     };
     let room = events.iter().position(|recorded| !is_room(recorded)).unwrap_or(events.len());
     events.get(..room.max(1)).unwrap_or(events)

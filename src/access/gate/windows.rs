@@ -7,7 +7,7 @@ use ledger_events::AccountId;
 use crate::access::limits::Rule;
 
 /// Maximum number of windows that are returned.
-const MOST_WINDOWS: i64 = 1_000;
+const MAX_WINDOWS: i64 = 1_000;
 
 /// A window that is open.
 #[derive(Clone, Debug, FromRow)]
@@ -41,7 +41,7 @@ pub async fn of_account(pool: &PgPool, account: AccountId, rules: &[Rule]) -> Re
     )
     .bind(account)
     .bind(rules.iter().map(|rule| rule.name()).collect::<Vec<_>>())
-    .bind(MOST_WINDOWS)
+    .bind(MAX_WINDOWS)
     .fetch_all(pool)
     .await
 }

@@ -9,13 +9,13 @@ use crate::access::limits::{Rule, is_under};
 use crate::api::auth::RATE_LIMIT_HEADERS;
 use crate::api::browser_headers::is_private;
 use crate::api::error::{ApiError, Code, JSON};
-use crate::api::events::MOST_WAIT;
+use crate::api::events::MAX_WAIT;
 use crate::api::log::is_for_auditors;
 use crate::api::page::MAX_PAGE;
 use crate::api::principal::{API_KEY, API_SECRET, CONSOLE_SESSION, PORTAL_SESSION};
 use crate::api::probes;
-use crate::api::statistics::MOST_STATISTICS_DAYS;
-use crate::reconciliation::statements::MOST_DAYS;
+use crate::api::statistics::MAX_STATISTICS_DAYS;
+use crate::reconciliation::statements::MAX_DAYS;
 
 /// Pattern of an `as_of` parameter: a position of the log, or a time.
 const AS_OF: &str = r"^([1-9][0-9]{0,17}|[0-9]{4}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-2][0-9]:[0-5][0-9]))?)$";
@@ -122,9 +122,9 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
         "per_page" if path.ends_with("/products") => (Some((1, 10_000)), None),
         "limit" if path.ends_with("/reconciliation/statements/{id}") => (Some((1, 1_000)), Some(100)),
         "limit" => (Some((1, 100)), Some(20)),
-        "days" if path.ends_with("/stats") => (Some((1, MOST_STATISTICS_DAYS.unsigned_abs())), Some(30)),
-        "days" => (Some((0, MOST_DAYS.unsigned_abs())), None),
-        "wait" => (Some((0, MOST_WAIT)), Some(0)),
+        "days" if path.ends_with("/stats") => (Some((1, MAX_STATISTICS_DAYS.unsigned_abs())), Some(30)),
+        "days" => (Some((0, MAX_DAYS.unsigned_abs())), None),
+        "wait" => (Some((0, MAX_WAIT)), Some(0)),
         "position" => (Some((1, i64::MAX.unsigned_abs())), None),
         "from" if path.ends_with("/proof/consistency") => (Some((0, i64::MAX.unsigned_abs())), None),
         _ => (None, None),

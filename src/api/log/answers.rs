@@ -18,7 +18,7 @@ use crate::transparency::incidents::Incident;
 
 const NOTE: &str = "text/plain; charset=utf-8";
 /// Maximum size of a cosigned checkpoint, in bytes.
-const MOST_NOTE_BYTES: usize = 64 << 10;
+const MAX_NOTE_BYTES: usize = 64 << 10;
 
 /// A signed note, sent unchanged.
 pub struct NoteText(pub String);
@@ -58,7 +58,7 @@ impl ParsePayload for NoteText {
     fn from_request(_: &Request, body: &mut RequestBody) -> impl Future<Output = poem::Result<Self>> + Send {
         let body = body.take();
         async move {
-            let text = String::from_utf8(read(body?, MOST_NOTE_BYTES).await?);
+            let text = String::from_utf8(read(body?, MAX_NOTE_BYTES).await?);
             Ok(Self(text.map_err(|_| ApiError::invalid("body", "is not UTF-8"))?))
         }
     }

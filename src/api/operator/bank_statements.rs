@@ -35,7 +35,7 @@ use crate::secrets::seal::Secret;
 use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
 
 /// Maximum number of unmatched ledger entries in one response.
-const MOST_MISSING: usize = 1_000;
+const MAX_MISSING: usize = 1_000;
 
 /// File of a statement.
 #[derive(ApiRequest)]
@@ -185,7 +185,7 @@ async fn statement_of(state: &State<'_>, id: StatementId) -> Result<reconciliati
 }
 
 fn tolerance(days: Option<i64>, amount: Option<String>) -> Result<Tolerance, ApiError> {
-    let most = kept::MOST_DAYS;
+    let most = kept::MAX_DAYS;
     let days = days.unwrap_or(Tolerance::DAYS);
     if !(0..=most).contains(&days) {
         return Err(ApiError::invalid("days", format!("must be between 0 and {most}")));
@@ -331,7 +331,7 @@ impl BankStatements {
         }
         let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let lines = matching.lines.into_iter().skip(within(page.offset())).take(within(page.limit));
-        let missing = matching.unmatched.into_iter().take(MOST_MISSING);
+        let missing = matching.unmatched.into_iter().take(MAX_MISSING);
         let matched = MatchedStatement {
             statement: statement.into(),
             summary,

@@ -22,13 +22,13 @@ use crate::api::statements::Form;
 use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering, workbook};
 
 /// Maximum number of events in a period for which each event is also checked.
-const MOST_EVENTS: i64 = 20_000;
+const MAX_EVENTS: i64 = 20_000;
 /// Maximum number of events of the requested account for which each event is also checked, regardless of the log's
 /// length.
-const MOST_OF_ACCOUNT: usize = 100_000;
+const MAX_OF_ACCOUNT: usize = 100_000;
 /// Maximum number of differences and wallets in a response. The CLI has no limit.
-const MOST_DIFFERENCES: usize = 1_000;
-const MOST_WALLETS: usize = 10_000;
+const MAX_DIFFERENCES: usize = 1_000;
+const MAX_WALLETS: usize = 10_000;
 /// Media type of a workbook (Office Open XML).
 const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
@@ -389,12 +389,12 @@ impl Reconciliation {
             None => state.ledger.shards().collect(),
         };
         let pool = state.ledger.pool();
-        let (mut report, bounds) = figures::report(pool, &shards, period, MOST_DIFFERENCES).await?;
-        report.list_wallets(MOST_WALLETS);
-        if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MOST_EVENTS {
+        let (mut report, bounds) = figures::report(pool, &shards, period, MAX_DIFFERENCES).await?;
+        report.list_wallets(MAX_WALLETS);
+        if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MAX_EVENTS {
             figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
         } else if let (Some(account), Some(bounds)) = (account_id, bounds.first()) {
-            figures::walk_account(pool, &mut report, bounds, account, MOST_OF_ACCOUNT).await?;
+            figures::walk_account(pool, &mut report, bounds, account, MAX_OF_ACCOUNT).await?;
         }
         if wants_workbook(&accept) {
             let workbook = tokio::task::spawn_blocking(move || workbook::render(&report)).await;

@@ -44,9 +44,9 @@ enum ReplayKind {
 mirror!(ReplayKind, Kind: Deliveries, Missed);
 
 /// Largest number of running replays in a response.
-const MOST_RUNNING: i64 = 50;
+const MAX_RUNNING: i64 = 50;
 /// Largest rate of a replay. Each step lasts a second.
-const MOST_PER_SECOND: i64 = replay::Replay::MOST_PER_STEP as i64;
+const MAX_PER_SECOND: i64 = replay::Replay::MAX_PER_STEP as i64;
 
 body! {
     /// Events to deliver again, and the rate at which to do so.
@@ -61,7 +61,7 @@ body! {
         /// Only events at this position of the log or later.
         from_position: Option<i64> = optional(integer(1..=i64::MAX)),
         /// Maximum number of deliveries created per second, 1 to 500. Default: 50.
-        per_second: Option<i64> = optional(integer(1..=MOST_PER_SECOND)),
+        per_second: Option<i64> = optional(integer(1..=MAX_PER_SECOND)),
         /// Whether to count the events only, without starting a replay. Default: false.
         dry_run: Option<bool> = optional(boolean),
     }
@@ -172,7 +172,7 @@ async fn shown(state: &State<'_>, shard: ShardId, replay: replay::Replay) -> Res
 
 /// Reads the running replays of these shards with the outcomes of their deliveries, oldest first. At most 50 of them.
 pub async fn running(conn: &mut PgConnection, shards: &[ShardId]) -> Result<Vec<Replay>, sqlx::Error> {
-    let running = replays::running(&mut *conn, shards, MOST_RUNNING).await?;
+    let running = replays::running(&mut *conn, shards, MAX_RUNNING).await?;
     let mut shown = vec![];
     for &shard in shards {
         let own = || running.iter().filter(|(of, _)| *of == shard).map(|(_, replay)| replay);

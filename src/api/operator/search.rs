@@ -17,7 +17,7 @@ use crate::ledger::texts::{self, EMAIL, Texts, WEBHOOK_NAME};
 use crate::secrets::seal::Secret;
 
 /// Maximum length of a search term, in characters.
-const MOST_CHARACTERS: usize = 200;
+const MAX_CHARACTERS: usize = 200;
 
 /// Kind of a search result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum, Serialize)]
@@ -133,8 +133,8 @@ impl Search {
         q: Query<String>,
     ) -> Result<Listed<SearchResult>, ApiError> {
         let text = q.0.trim();
-        if text.is_empty() || text.chars().count() > MOST_CHARACTERS {
-            return Err(ApiError::invalid("q", format!("must have 1 to {MOST_CHARACTERS} characters")));
+        if text.is_empty() || text.chars().count() > MAX_CHARACTERS {
+            return Err(ApiError::invalid("q", format!("must have 1 to {MAX_CHARACTERS} characters")));
         }
         let terms = Terms::of(text);
         let email_lookup = terms.email.as_deref().map(|email| state.sessions.email_lookup(email));

@@ -33,7 +33,7 @@ const PAGE_EVENTS: usize = 20;
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
 /// First and longest pause before a retry. Each pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Webhook ID of forwarded events, which no webhook has.
 const NO_WEBHOOK: i64 = 0;
 
@@ -316,7 +316,7 @@ struct Pauses {
 
 impl Pauses {
     fn pause(&mut self) -> Duration {
-        let next = self.last.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
+        let next = self.last.map_or(FIRST_PAUSE, |last| (last * 2).min(MAX_PAUSE));
         self.last = Some(next);
         next
     }

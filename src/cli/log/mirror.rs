@@ -49,7 +49,7 @@ pub async fn mirror(client: &Client, prefix: &str, note: &str, directory: &Path,
     let mirror = Mirror { client, prefix, directory, bar, fetched: AtomicUsize::new(0) };
     mirror.edge(&edge, &checkpoint).await?;
     // From the top level down, because the tile above holds the hash of each full tile.
-    for level in (0..=Tile::MOST_LEVEL).rev() {
+    for level in (0..=Tile::MAX_LEVEL).rev() {
         let tiles = full.iter().filter(|tile| tile.level == level);
         let proofs = tiles.map(|tile| mirror.full(**tile, checkpoint.size));
         stream::iter(proofs).buffer_unordered(AT_ONCE).try_collect::<()>().await?;

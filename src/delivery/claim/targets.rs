@@ -77,7 +77,7 @@ pub struct Targets(Mutex<HashMap<WebhookId, (Sealed, Arc<Target>)>>);
 
 impl Targets {
     /// Maximum number of cached targets.
-    const MOST: usize = 10_000;
+    const MAX_TARGETS: usize = 10_000;
 
     /// Returns the current targets of these webhooks.
     pub async fn now(
@@ -140,7 +140,7 @@ impl Targets {
         let leased = leased.collect::<Result<Vec<(WebhookId, i64)>, sqlx::Error>>()?;
         let leased = leased.into_iter().map(|(webhook_id, count)| (webhook_id, usize::try_from(count).unwrap_or(usize::MAX)));
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() > Self::MOST {
+        if kept.len() > Self::MAX_TARGETS {
             kept.clear();
         }
         let mut targets = HashMap::with_capacity(sealed.len());

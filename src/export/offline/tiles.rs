@@ -112,7 +112,7 @@ pub fn verify_tiles(
     let mut walk = TileCheck {
         shard,
         tree: Tree::new(shard, name(path), &claims, &mut findings),
-        upper: vec![vec![]; usize::from(Tile::MOST_LEVEL)],
+        upper: vec![vec![]; usize::from(Tile::MAX_LEVEL)],
         structure: None,
         findings,
         has_entries: false,

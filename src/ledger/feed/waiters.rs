@@ -15,11 +15,11 @@ use crate::heartbeat::Heartbeat;
 use crate::ledger::{Wake, connect, reader};
 
 /// Maximum number of requests that wait on one node.
-const MOST_WAITERS: usize = 1_000;
+const MAX_WAITERS: usize = 1_000;
 /// Maximum number of requests of one account that wait on one node.
-const MOST_OF_ACCOUNT: usize = 10;
+const MAX_OF_ACCOUNT: usize = 10;
 /// Largest number of positions that one query covers.
-const MOST_POSITIONS: Position = 5_000;
+const MAX_POSITIONS: Position = 5_000;
 /// Shortest time between two rounds of queries.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Interval of the fallback timer, for lost wake-ups.
@@ -105,7 +105,7 @@ impl FeedWaiters {
     pub fn wait(&self, shard: ShardId, account: AccountId, read: Position) -> Result<Waiter, TooManyWaiters> {
         let news = {
             let mut waiting = self.0.waiting();
-            if waiting.requests >= MOST_WAITERS {
+            if waiting.requests >= MAX_WAITERS {
                 return Err(TooManyWaiters);
             }
             let of_shard = waiting.shards.entry(shard).or_default();
@@ -116,7 +116,7 @@ impl FeedWaiters {
             let is_late = read < of_shard.read;
             let new = || OfAccount { requests: 0, news: watch::Sender::new(()) };
             let of_account = of_shard.accounts.entry(account).or_insert_with(new);
-            if of_account.requests >= MOST_OF_ACCOUNT {
+            if of_account.requests >= MAX_OF_ACCOUNT {
                 return Err(TooManyWaiters);
             }
             of_account.requests += 1;
@@ -190,7 +190,7 @@ impl Inner {
         if head <= after {
             return Ok(false);
         }
-        let upto = head.min(after + MOST_POSITIONS);
+        let upto = head.min(after + MAX_POSITIONS);
         let accounts = reader::announced_to(&mut *connection, shard, (after, upto)).await?;
         self.tell(shard, (after, upto), &accounts);
         Ok(upto < head)
@@ -288,11 +288,11 @@ mod tests {
     #[tokio::test]
     async fn requests_are_bounded_and_a_dropped_one_frees_its_place() {
         let waiters = waiters();
-        let mut held: Vec<_> = (0..MOST_OF_ACCOUNT).map(|_| waiters.wait(1, AccountId(7), 0).unwrap()).collect();
+        let mut held: Vec<_> = (0..MAX_OF_ACCOUNT).map(|_| waiters.wait(1, AccountId(7), 0).unwrap()).collect();
         assert_eq!(waiters.wait(1, AccountId(7), 0).unwrap_err(), TooManyWaiters);
         held.pop();
         held.push(waiters.wait(1, AccountId(7), 0).unwrap());
-        assert_eq!(waiters.len(), MOST_OF_ACCOUNT);
+        assert_eq!(waiters.len(), MAX_OF_ACCOUNT);
         held.clear();
         assert!(waiters.is_empty());
         assert!(waiters.0.watched().is_empty());

@@ -16,9 +16,9 @@ use tokio::task::JoinError;
 use super::load;
 
 /// Largest width and height of an image that is decoded, in pixels.
-const MOST_PIXELS: u32 = 8_192;
+const MAX_PIXELS: u32 = 8_192;
 /// Largest memory that decoding may take.
-const MOST_MEMORY: u64 = 256 << 20;
+const MAX_MEMORY: u64 = 256 << 20;
 /// Qualities to encode with, until the copy is small enough.
 const QUALITIES: [u8; 4] = [80, 60, 40, 20];
 /// The decoder, which one request uses at a time.
@@ -50,7 +50,7 @@ impl Size {
     }
 
     /// Returns the size in bytes up to which an image needs no copy.
-    pub fn most_bytes(self) -> usize {
+    pub fn max_bytes(self) -> usize {
         match self {
             Self::Thumbnail => 6 << 10,
             Self::Preview => 64 << 10,
@@ -128,8 +128,8 @@ enum Undecodable {
 /// Makes a copy within the bounds of a size.
 fn shrink(bytes: &[u8], size: Size) -> Result<Vec<u8>, ImageError> {
     let mut limits = Limits::no_limits();
-    (limits.max_image_width, limits.max_image_height) = (Some(MOST_PIXELS), Some(MOST_PIXELS));
-    limits.max_alloc = Some(MOST_MEMORY);
+    (limits.max_image_width, limits.max_image_height) = (Some(MAX_PIXELS), Some(MAX_PIXELS));
+    limits.max_alloc = Some(MAX_MEMORY);
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     reader.limits(limits.clone());
     let mut decoder = reader.into_decoder()?;
@@ -153,7 +153,7 @@ fn shrink(bytes: &[u8], size: Size) -> Result<Vec<u8>, ImageError> {
     for quality in QUALITIES {
         made.clear();
         flat.write_with_encoder(JpegEncoder::new_with_quality(&mut made, quality))?;
-        if made.len() <= size.most_bytes() {
+        if made.len() <= size.max_bytes() {
             break;
         }
     }
@@ -195,7 +195,7 @@ mod tests {
             let made = shrink(&png(&noise), size).unwrap();
             let read = image::load_from_memory(&made).unwrap();
             assert_eq!((read.width(), read.height()), (width, height));
-            assert!(made.len() <= 2 * size.most_bytes(), "{}", made.len());
+            assert!(made.len() <= 2 * size.max_bytes(), "{}", made.len());
         }
     }
 

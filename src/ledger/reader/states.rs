@@ -106,7 +106,7 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
 }
 
 /// Folds the next events of the log into deliveries, and loads the earlier state that this needs. Processes only as many
-/// events as make at most [`deliveries::MOST_MADE`] deliveries. [`Made::events`] is their number.
+/// events as make at most [`deliveries::MAX_MADE`] deliveries. [`Made::events`] is their number.
 pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Made, ReadError> {
     let plan = deliveries::plan(conn, shard, events).await?;
     let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();

@@ -19,9 +19,9 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Deadline for connecting and looking for missing migrations. A node whose database is silent ends with an error, so that
 /// its supervisor notices. A migration itself has no deadline: it may read whole tables.
 const LOOKED: Duration = Duration::from_secs(15);
-/// First pause between attempts. It doubles with each attempt, up to [`LONGEST_PAUSE`].
+/// First pause between attempts. It doubles with each attempt, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Applies the missing migrations, up to a version or to the last. Retries each for the duration of `patience`.
 ///
@@ -211,7 +211,7 @@ impl Attempts {
         }
         tracing::warn!(%holders, again_in = ?self.pause, "{waits_for}");
         tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::spreadsheet::{self, inert};
 /// Filters of the page that are those of the API.
 const FILTERS: [&str; 6] = ["actor", "subject", "type", "account_id", "shard_id", "reveals"];
 /// Number of calls for a page with actions. A part of the log without such actions is empty.
-const MOST_CALLS: usize = 5;
+const MAX_CALLS: usize = 5;
 /// Number of actions on a page.
 const ON_PAGE: usize = 50;
 /// Largest number of actions in a call.
@@ -118,7 +118,7 @@ async fn load(visit: &Visit, wanted: usize, calls: usize) -> Result<Part, Refusa
 
 async fn list(visit: Visit) -> PageResult {
     visit.operator()?;
-    match load(&visit, ON_PAGE, MOST_CALLS).await {
+    match load(&visit, ON_PAGE, MAX_CALLS).await {
         Ok(part) => Ok(page(&visit, Some(&part), None)),
         Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, None, Some(refusal)), refusal)),
     }

@@ -231,7 +231,7 @@ fn events(receipt: &Receipt) -> Markup {
     let rows: Vec<_> = receipt
         .events
         .iter()
-        .take(MOST_SHOWN)
+        .take(MAX_SHOWN)
         .map(|proved| {
             let event = &proved.event;
             vec![
@@ -246,12 +246,12 @@ fn events(receipt: &Receipt) -> Markup {
         .collect();
     html! {
         (table::table("Events of the receipt", &columns, &rows))
-        @if receipt.events.len() > MOST_SHOWN { p.quiet { "The first " (MOST_SHOWN) " of " (receipt.events.len()) " events are shown." } }
+        @if receipt.events.len() > MAX_SHOWN { p.quiet { "The first " (MAX_SHOWN) " of " (receipt.events.len()) " events are shown." } }
     }
 }
 
 /// Number of events on the page. All of them are proven.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 #[cfg(test)]
 mod tests {

@@ -25,7 +25,7 @@ const KINDS: [(&str, &str); 8] = [
     ("event", "Events"),
 ];
 /// Largest number of results of one kind, by which the API limits them.
-const MOST: usize = 20;
+const MAX_HITS: usize = 20;
 
 /// A result, as `GET /admin/v1/search` returns it.
 #[derive(Debug, Deserialize)]
@@ -129,7 +129,7 @@ fn group(heading: &'static str, found: &[&Found]) -> Markup {
         @if !found.is_empty() {
             h2 { (heading) }
             (table::table(heading, &columns[..width], &found.iter().map(row).collect::<Vec<_>>()))
-            @if found.len() >= MOST { p.quiet { "The first " (MOST) " are shown." } }
+            @if found.len() >= MAX_HITS { p.quiet { "The first " (MAX_HITS) " are shown." } }
         }
     }
 }

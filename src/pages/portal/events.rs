@@ -16,7 +16,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Number of calls for a page with events. A part of the log without events of the chosen types is empty.
-const MOST_CALLS: u32 = 5;
+const MAX_CALLS: u32 = 5;
 
 /// Part of the account's events, as `GET /api/v1/events` returns it.
 #[derive(Debug, Deserialize)]
@@ -60,7 +60,7 @@ async fn list(visit: Visit) -> PageResult {
 
 async fn load(visit: &Visit) -> Result<Events, Refusal> {
     let mut events: Events = visit.get(&format!("/api/v1/events?{}", visit.query.only(&["after", "types"]))).await?;
-    for _ in 1..MOST_CALLS {
+    for _ in 1..MAX_CALLS {
         if !events.events.is_empty() || !events.has_more {
             break;
         }

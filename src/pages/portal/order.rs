@@ -19,7 +19,7 @@ use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
 /// Largest number of vouchers on a page. The CSV has them all.
-const MOST_VOUCHERS: usize = 200;
+const MAX_VOUCHERS: usize = 200;
 
 /// Addresses to which the story of an order leads.
 const PLACES: Places = Places {
@@ -125,8 +125,8 @@ async fn reveal(visit: Visit) -> PageResult {
     let body = html! {
         p.notice.wait { "This reading is recorded. The codes are gone from this page when you leave it." }
         (codes(&vouchers))
-        @if vouchers.len() > MOST_VOUCHERS {
-            p { "The page shows the first " (MOST_VOUCHERS) " of " (vouchers.len()) " vouchers. The CSV has all of them." }
+        @if vouchers.len() > MAX_VOUCHERS {
+            p { "The page shows the first " (MAX_VOUCHERS) " of " (vouchers.len()) " vouchers. The CSV has all of them." }
         }
         div.actions {
             form method="post" action={ "/portal/orders/" (id) "/vouchers.csv" } { button.plain { "Download the codes as CSV" } }
@@ -147,7 +147,7 @@ fn codes(vouchers: &[Voucher]) -> Markup {
             html! { (voucher.expires_on.as_deref().unwrap_or("–")) },
         ]
     };
-    table::table("Voucher codes", &columns, &vouchers.iter().take(MOST_VOUCHERS).map(row).collect::<Vec<_>>())
+    table::table("Voucher codes", &columns, &vouchers.iter().take(MAX_VOUCHERS).map(row).collect::<Vec<_>>())
 }
 
 async fn download(visit: Visit) -> PageResult {

@@ -14,7 +14,7 @@ use crate::pages::shared::order::Order;
 use crate::pages::visit::Visit;
 
 /// Largest number of currencies with a plot of their own.
-const MOST_PLOTS: usize = 4;
+const MAX_PLOTS: usize = 4;
 
 /// A wallet, as `GET /api/v1/wallets` returns it.
 #[derive(Debug, Deserialize)]
@@ -155,7 +155,7 @@ fn by_day(days: &[Day]) -> Markup {
     };
     html! {
         (plot::bars("Orders by day (UTC)", "orders", &labels, &[orders]))
-        @for currency in currencies.iter().take(MOST_PLOTS) { (spend(currency)) }
+        @for currency in currencies.iter().take(MAX_PLOTS) { (spend(currency)) }
         @if currencies.is_empty() { p.quiet { "Nothing was spent in the last " (days.len()) " days." } }
     }
 }

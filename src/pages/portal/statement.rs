@@ -19,11 +19,11 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Largest number of transactions on the page. More would make it too large.
-const MOST_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 /// Number of transactions in a page of the API.
 const PART: u64 = 100;
 /// Largest number of transactions in a CSV, which is built in memory.
-const MOST_CSV: u64 = 50_000;
+const MAX_CSV: u64 = 50_000;
 
 /// Balances and sums, as `GET /api/v1/wallets/:id/statement` returns them.
 #[derive(Debug, Deserialize)]
@@ -89,7 +89,7 @@ async fn load(visit: &Visit, id: i64, form: &Form, now: DateTime<Utc>) -> Result
     let (sums, latest, earlier): (Sums, List<Transaction>, List<Transaction>) =
         futures::try_join!(visit.get(&sums), visit.list(&latest, "transactions"), visit.list(&earlier, "transactions"),)?;
     let total = latest.total;
-    let mut transactions: Vec<Transaction> = latest.items.into_iter().chain(earlier.items).take(MOST_ROWS).collect();
+    let mut transactions: Vec<Transaction> = latest.items.into_iter().chain(earlier.items).take(MAX_ROWS).collect();
     transactions.reverse();
     Ok(Statement { sums, transactions, total })
 }
@@ -114,8 +114,8 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
     let amount = |amount: &str| money(amount, &sums.currency);
     html! {
         div.actions {
-            @if *total <= MOST_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
-            @else { p.quiet { "For a CSV, choose a shorter period with at most " (MOST_CSV) " movements." } }
+            @if *total <= MAX_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
+            @else { p.quiet { "For a CSV, choose a shorter period with at most " (MAX_CSV) " movements." } }
             button.plain type="button" data-print hidden { "Print" }
         }
         (facts(&[
@@ -144,8 +144,8 @@ async fn download(visit: Visit) -> PageResult {
     let created = encoded(["created_from", "created_to"], period);
     let counted: List<Transaction> =
         visit.list(&format!("/api/v1/transactions?wallet_id={id}&{created}&limit=1"), "transactions").await?;
-    if counted.total > MOST_CSV {
-        let problem = format!("The statement has {} movements. Choose a period with at most {MOST_CSV}.", counted.total);
+    if counted.total > MAX_CSV {
+        let problem = format!("The statement has {} movements. Choose a period with at most {MAX_CSV}.", counted.total);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", &problem).into());
     }
     let statement = format!("/api/v1/wallets/{id}/statement?{}", encoded(["from", "to"], period));

@@ -11,7 +11,7 @@ use crate::pages::parts::values::{badge, copyable, facts, time};
 /// Statuses of deliveries.
 pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
 /// Largest number of characters of a payload or a response on a page.
-const MOST_TEXT: usize = 12_000;
+const MAX_TEXT: usize = 12_000;
 
 /// A delivery, as a list of the API has it.
 #[derive(Debug, Deserialize)]
@@ -95,10 +95,10 @@ pub fn number(value: Option<impl Into<i64>>) -> Markup {
 
 /// Shows the beginning of a text that can be long.
 pub fn excerpt(text: &str) -> Markup {
-    let end = text.char_indices().nth(MOST_TEXT).map(|(at, _)| at);
+    let end = text.char_indices().nth(MAX_TEXT).map(|(at, _)| at);
     html! {
         pre tabindex="0" { (&text[..end.unwrap_or(text.len())]) }
-        @if end.is_some() { p.quiet { "The page shows the first " (MOST_TEXT) " characters. The API has all of them." } }
+        @if end.is_some() { p.quiet { "The page shows the first " (MAX_TEXT) " characters. The API has all of them." } }
     }
 }
 
@@ -169,8 +169,8 @@ pub mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        let markup = excerpt(&"ä".repeat(MOST_TEXT + 1)).0;
-        assert!(markup.contains("first 12000 characters") && markup.matches('ä').count() == MOST_TEXT);
+        let markup = excerpt(&"ä".repeat(MAX_TEXT + 1)).0;
+        assert!(markup.contains("first 12000 characters") && markup.matches('ä').count() == MAX_TEXT);
         assert!(!excerpt("short").0.contains("characters"));
     }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::pages::call::Refusal;
 
 /// Largest number of streams of one person. A browser has six connections to a service, and each open page takes one.
-const MOST_OF_PERSON: usize = 16;
+const MAX_OF_PERSON: usize = 16;
 /// Longest duration of a stream. The browser then opens another one, if the session still exists.
 const LIFETIME: Duration = Duration::from_secs(600);
 /// Interval of comments that keep proxies from closing the connection.
@@ -44,8 +44,8 @@ impl<P: Copy + Eq + Hash + Send + 'static> Streams<P> {
     pub fn place(&self, person: P) -> Result<Place<P>, Refusal> {
         let mut open = self.open();
         let streams = open.entry(person).or_default();
-        if *streams >= MOST_OF_PERSON {
-            let message = format!("At most {MOST_OF_PERSON} pages of a person are updated at a time.");
+        if *streams >= MAX_OF_PERSON {
+            let message = format!("At most {MAX_OF_PERSON} pages of a person are updated at a time.");
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "E_TOO_MANY_STREAMS", &message));
         }
         *streams += 1;
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn a_person_has_a_bounded_number_of_streams() {
         let streams = Streams::new(CancellationToken::new());
-        let places: Vec<_> = (0..MOST_OF_PERSON).filter_map(|_| streams.place(1).ok()).collect();
-        assert_eq!((places.len(), streams.place(1).is_err(), streams.place(2).is_ok()), (MOST_OF_PERSON, true, true));
+        let places: Vec<_> = (0..MAX_OF_PERSON).filter_map(|_| streams.place(1).ok()).collect();
+        assert_eq!((places.len(), streams.place(1).is_err(), streams.place(2).is_ok()), (MAX_OF_PERSON, true, true));
         drop(places);
         assert!(streams.open().is_empty());
         assert!(streams.place(1).is_ok());

@@ -30,7 +30,7 @@ use answers::{
 };
 
 /// Largest number of failing endpoints and of blocks in a response.
-const MOST_LISTED: i64 = 50;
+const MAX_LISTED: i64 = 50;
 
 /// Largest number of rows of a queue that are counted: one more than the greatest threshold of an alert.
 const COUNTED: i64 = 10_001;
@@ -41,15 +41,15 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
     let conn = &mut state.ledger.pool().acquire().await?;
     Ok(Read {
         shards: shard_states(state, conn).await?,
-        failing: overview::failing(&mut **conn, MOST_LISTED).await?,
-        failed: overview::failed(&mut **conn, MOST_LISTED).await?,
+        failing: overview::failing(&mut **conn, MAX_LISTED).await?,
+        failed: overview::failed(&mut **conn, MAX_LISTED).await?,
         days: overview::days(&mut **conn).await?,
         connections: activity::connected(&mut **conn).await?,
         signers: activity::signing_nodes(&mut **conn).await?,
         nodes: nodes::list(&mut **conn).await?,
         minutes: nodes::minutes(&mut **conn).await?,
         low: stock::low(&mut **conn, &ids).await?,
-        blocked: blocks::newest(&mut **conn, MOST_LISTED).await?,
+        blocked: blocks::newest(&mut **conn, MAX_LISTED).await?,
         unwiped: erasure::wipe::outstanding(conn).await?,
         replays: replays::running(conn, &ids).await?,
     })

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Action, Batch, Flight, Head, HeadModel, Kind, Memory, Node, Phase, Stage, State, Statement, Told};
 
 /// Largest number of commits that an asynchronous failover loses.
-const MOST_LOST: usize = 2;
+const MAX_LOST: usize = 2;
 
 impl HeadModel {
     pub(super) fn actions_of(&self, state: &State, number: usize, actions: &mut Vec<Action>) {
@@ -73,7 +73,7 @@ impl HeadModel {
         let (records, replicated) = (state.database.records(), state.database.replicated());
         if state.left.failovers > 0 {
             // A synchronous standby lacks at most what it has not confirmed. It may have more than it has confirmed.
-            let most = if self.is_synchronous { records - replicated } else { records.min(MOST_LOST) };
+            let most = if self.is_synchronous { records - replicated } else { records.min(MAX_LOST) };
             actions.extend((0..=most).map(Action::Failover));
         }
         if state.left.restarts > 0 {

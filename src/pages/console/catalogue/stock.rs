@@ -18,7 +18,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 /// Largest number of face values in a plot.
-const MOST_BARS: usize = 24;
+const MAX_BARS: usize = 24;
 
 /// Stock of vouchers of one face value, as `GET /admin/v1/products/:id/stock` returns it.
 #[derive(Debug, Deserialize)]
@@ -114,7 +114,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
 }
 
 fn plot(levels: &[Level], currency: &str) -> Markup {
-    let shown = &levels[..levels.len().min(MOST_BARS)];
+    let shown = &levels[..levels.len().min(MAX_BARS)];
     let labels: Vec<String> = shown.iter().map(|level| format!("{} {currency}", grouped(&level.denomination))).collect();
     let series = |name: &'static str, count: fn(&Level) -> i64| Series {
         name,
@@ -127,7 +127,7 @@ fn plot(levels: &[Level], currency: &str) -> Markup {
     ];
     html! {
         (bars_by("Vouchers by face value", "Face value", "vouchers", &labels, &all))
-        @if levels.len() > MOST_BARS { p.quiet { "The plot shows the " (MOST_BARS) " smallest face values." } }
+        @if levels.len() > MAX_BARS { p.quiet { "The plot shows the " (MAX_BARS) " smallest face values." } }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 /// Largest number of refused rows on a page.
-const MOST_ROWS: usize = 500;
+const MAX_ROWS: usize = 500;
 
 /// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
 #[derive(Debug, Deserialize)]
@@ -121,7 +121,7 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
     let path = format!("/console/products/{}", product.id);
     let columns = [("Row", true), ("Reason", false)];
     let row = |rejected: &Rejected| vec![html! { (rejected.row) }, html! { (rejected.reason) }];
-    let rows: Vec<Vec<Markup>> = loaded.rejected.iter().take(MOST_ROWS).map(row).collect();
+    let rows: Vec<Vec<Markup>> = loaded.rejected.iter().take(MAX_ROWS).map(row).collect();
     let is_good = loaded.rejected.is_empty();
     let body = html! {
         p.notice.good[is_good].wait[!is_good] role="status" {
@@ -136,7 +136,7 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
             h2 { "Refused rows" }
             p.quiet { "The header row is not counted." }
             (table::table("Refused rows", &columns, &rows))
-            @if loaded.rejected.len() > MOST_ROWS { p { "And " (loaded.rejected.len() - MOST_ROWS) " more." } }
+            @if loaded.rejected.len() > MAX_ROWS { p { "And " (loaded.rejected.len() - MAX_ROWS) " more." } }
         }
         p.actions {
             a.button href={ (path) "/stock" } { "To the stock" }
@@ -203,7 +203,7 @@ fn void_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response 
 fn voided_page(visit: &Visit, product: &Product, voided: &Voided) -> Response {
     let columns = [("Voucher", false), ("Reason", false)];
     let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
-    let rows: Vec<Vec<Markup>> = voided.refused.iter().take(MOST_ROWS).map(row).collect();
+    let rows: Vec<Vec<Markup>> = voided.refused.iter().take(MAX_ROWS).map(row).collect();
     let body = html! {
         div.figures role="status" {
             (figure("Voided", &html! { (voided.voided) }))

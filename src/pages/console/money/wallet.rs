@@ -20,7 +20,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Largest number of movements in a CSV, which is built in memory.
-const MOST_CSV: u64 = 50_000;
+const MAX_CSV: u64 = 50_000;
 
 /// A wallet, as `GET /admin/v1/wallets/:id` returns it.
 #[derive(Debug, Deserialize)]
@@ -147,8 +147,8 @@ async fn download(visit: Visit) -> PageResult {
     let days = filters(&visit.query, &[])?;
     let counted: List<Transaction> =
         visit.list(&format!("/admin/v1/wallets/{id}/transactions?limit=1&{days}"), "transactions").await?;
-    if counted.total > MOST_CSV {
-        let problem = format!("The statement has {} movements. Choose days with at most {MOST_CSV}.", counted.total);
+    if counted.total > MAX_CSV {
+        let problem = format!("The statement has {} movements. Choose days with at most {MAX_CSV}.", counted.total);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", &problem).into());
     }
     let path = format!("/admin/v1/wallets/{id}/statement?{}", between(&visit.query)?);

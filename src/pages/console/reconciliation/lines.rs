@@ -17,7 +17,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 /// Largest number of entries that the form offers beside the candidates.
-const MOST_OFFERED: usize = 20;
+const MAX_OFFERED: usize = 20;
 
 pub fn add(site: Site) -> Site {
     site.get("/console/bank-statements/:id/lines/:line", show)
@@ -50,7 +50,7 @@ fn offered(line: &Line, missing: Vec<Entry>) -> Vec<Entry> {
     };
     let mut others: Vec<Entry> = missing.into_iter().filter(|entry| fits(entry) && !is_candidate(entry)).collect();
     others.sort_by_key(|entry| entry.amount.as_deref() != Some(&line.amount));
-    others.truncate(MOST_OFFERED);
+    others.truncate(MAX_OFFERED);
     line.entries.iter().cloned().chain(others).collect()
 }
 

@@ -19,11 +19,11 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Largest numbers of rows on the page. The files have all of them.
-const MOST_DIFFERENCES: usize = 200;
-const MOST_DAYS: usize = 100;
-const MOST_WALLETS: usize = 50;
+const MAX_DIFFERENCES: usize = 200;
+const MAX_DAYS: usize = 100;
+const MAX_WALLETS: usize = 50;
 /// Largest number of plots, one for each currency.
-const MOST_PLOTS: usize = 3;
+const MAX_PLOTS: usize = 3;
 const FIELDS: [&str; 3] = ["from", "to", "account_id"];
 const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
@@ -190,7 +190,7 @@ fn differences(report: &Report) -> Markup {
     let columns = [("Difference", false), ("Concerns", false), ("Positions of the log", false), ("Problem", false)];
     let row =
         |found: &Difference| vec![html! { (words(&found.kind)) }, concerns(found), positions(found), html! { (found.problem) }];
-    let rows: Vec<Vec<Markup>> = report.differences.iter().take(MOST_DIFFERENCES).map(row).collect();
+    let rows: Vec<Vec<Markup>> = report.differences.iter().take(MAX_DIFFERENCES).map(row).collect();
     html! {
         h2 { "Differences" }
         (table::table("Differences", &columns, &rows))
@@ -248,8 +248,8 @@ fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
 fn plots(report: &Report) -> Markup {
     let number = |text: &String| text.parse::<f64>().unwrap_or_default();
     html! {
-        @for one in report.currencies.iter().take(MOST_PLOTS) {
-            @let days: Vec<&Day> = report.days.iter().filter(|day| day.currency == one.currency).take(MOST_DAYS).collect();
+        @for one in report.currencies.iter().take(MAX_PLOTS) {
+            @let days: Vec<&Day> = report.days.iter().filter(|day| day.currency == one.currency).take(MAX_DAYS).collect();
             @let labels: Vec<String> = days.iter().map(|day| day.day.clone()).collect();
             @if !days.is_empty() {
                 (bars(&format!("Money by day in {}", one.currency), &one.currency, &labels, &[
@@ -271,8 +271,8 @@ fn days(days: &[Day]) -> Markup {
         row
     };
     html! {
-        (table::table("Totals by day", &columns, &days.iter().take(MOST_DAYS).map(row).collect::<Vec<_>>()))
-        @if days.len() > MOST_DAYS { p.quiet { "The page shows the first " (MOST_DAYS) " of " (days.len()) " rows. The files have all of them." } }
+        (table::table("Totals by day", &columns, &days.iter().take(MAX_DAYS).map(row).collect::<Vec<_>>()))
+        @if days.len() > MAX_DAYS { p.quiet { "The page shows the first " (MAX_DAYS) " of " (days.len()) " rows. The files have all of them." } }
     }
 }
 
@@ -300,9 +300,9 @@ fn wallets(report: &Report) -> Markup {
     };
     let all = report.wallets.len() as u64 + report.wallets_left_out;
     html! {
-        (table::table("Totals by wallet", &columns, &report.wallets.iter().take(MOST_WALLETS).map(row).collect::<Vec<_>>()))
-        @if all > MOST_WALLETS as u64 {
-            p.quiet { "The page shows " (MOST_WALLETS) " of " (all) " wallets. The totals include all of them. Name an account to see its wallets." }
+        (table::table("Totals by wallet", &columns, &report.wallets.iter().take(MAX_WALLETS).map(row).collect::<Vec<_>>()))
+        @if all > MAX_WALLETS as u64 {
+            p.quiet { "The page shows " (MAX_WALLETS) " of " (all) " wallets. The totals include all of them. Name an account to see its wallets." }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pages::visit::{Visit, corrected};
 /// Number of lines on a page.
 const LINES: u64 = 50;
 /// Largest number of entries without a line on the page. The CSV has all of them.
-const MOST_MISSING: usize = 50;
+const MAX_MISSING: usize = 50;
 /// Fields of the query that are those of the API.
 const FILTERS: [&str; 3] = ["status", "days", "amount"];
 /// Statuses of lines, in the order of what needs attention.
@@ -187,8 +187,8 @@ fn content(visit: &Visit, path: &str, matched: Matched) -> Markup {
         @if !missing.is_empty() {
             h2 { "Not in the statement" }
             p { "Fundings and payouts of these days that no line matches." }
-            ul { @for entry in missing.iter().take(MOST_MISSING) { li { (entry.render()) } } }
-            @if summary.missing > MOST_MISSING as u64 { p.quiet { "The page shows " (MOST_MISSING) " of " (summary.missing) ". The CSV has all of them." } }
+            ul { @for entry in missing.iter().take(MAX_MISSING) { li { (entry.render()) } } }
+            @if summary.missing > MAX_MISSING as u64 { p.quiet { "The page shows " (MAX_MISSING) " of " (summary.missing) ". The CSV has all of them." } }
         }
     }
 }

@@ -6,11 +6,11 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
 /// Largest number of lines.
-pub const MOST_LINES: usize = 1_000;
+pub const MAX_LINES: usize = 1_000;
 /// Largest size of the canonical form, in bytes. The pages carry it, and a page is small.
-const MOST_BYTES: usize = 90_000;
+const MAX_BYTES: usize = 90_000;
 /// Largest number of problems that are named.
-pub const MOST_PROBLEMS: usize = 100;
+pub const MAX_PROBLEMS: usize = 100;
 /// Columns, in the canonical order. The last one is optional.
 pub const COLUMNS: [&str; 4] = ["product_id", "denomination", "quantity", "client_reference"];
 const MAX_REFERENCE: usize = 100;
@@ -57,8 +57,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Line>, Vec<Problem>> {
     let (mut lines, mut problems) = (vec![], vec![]);
     let mut references = HashSet::new();
     for (index, record) in reader.records().enumerate() {
-        if index >= MOST_LINES {
-            return Err(Problem::of_file(format!("The file has more than {MOST_LINES} lines.")));
+        if index >= MAX_LINES {
+            return Err(Problem::of_file(format!("The file has more than {MAX_LINES} lines.")));
         }
         let read = record.map_err(|_| "has a different number of columns than the header".to_owned());
         match read.and_then(|record| line(&record, places)) {
@@ -130,7 +130,7 @@ pub fn canonical(lines: &[Line]) -> Result<String, Vec<Problem>> {
         String::from_utf8(bytes).map_err(|error| csv::Error::from(std::io::Error::other(error)))
     };
     match write() {
-        Ok(text) if text.len() <= MOST_BYTES => Ok(text),
+        Ok(text) if text.len() <= MAX_BYTES => Ok(text),
         Ok(_) => Err(Problem::of_file("The file is too long. Split it, or use shorter references.")),
         Err(error) => Err(Problem::of_file(format!("The lines cannot be written: {error}."))),
     }
@@ -200,7 +200,7 @@ mod tests {
             assert!(problems(text)[0].contains("must name the columns"), "{text}");
         }
         assert_eq!(problems("product_id,denomination,quantity\n"), ["file: The file has no line below its header."]);
-        let long = "product_id,denomination,quantity\n".to_owned() + &"7,10,1\n".repeat(MOST_LINES + 1);
+        let long = "product_id,denomination,quantity\n".to_owned() + &"7,10,1\n".repeat(MAX_LINES + 1);
         assert_eq!(problems(&long), ["file: The file has more than 1000 lines."]);
     }
 

@@ -23,7 +23,7 @@ use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 use ledger_events::user::UserRole;
-use lines::{COLUMNS, Line, MOST_LINES, MOST_PROBLEMS, Problem};
+use lines::{COLUMNS, Line, MAX_LINES, MAX_PROBLEMS, Problem};
 use outcomes::Outcomes;
 
 /// Number of lines that one request places.
@@ -61,7 +61,7 @@ fn upload(visit: &Visit, form: &Form, problems: &[Problem]) -> Response {
     let body = html! {
         @if !problems.is_empty() { (refused(problems)) }
         p {
-            "Send up to " (MOST_LINES) " orders as CSV. The first line names the columns. Line 1 is the first one below it. \
+            "Send up to " (MAX_LINES) " orders as CSV. The first line names the columns. Line 1 is the first one below it. \
              You see prices and totals before anything is placed."
         }
         pre tabindex="0" role="region" aria-label="Example" { (example) }
@@ -91,10 +91,10 @@ fn refused(problems: &[Problem]) -> Markup {
         @if !of_lines.is_empty() {
             (table::table(
                 "Lines to correct", &[("Line", true), ("Problem", false)],
-                &of_lines.iter().take(MOST_PROBLEMS).map(row).collect::<Vec<_>>()
+                &of_lines.iter().take(MAX_PROBLEMS).map(row).collect::<Vec<_>>()
             ))
         }
-        @if of_lines.len() > MOST_PROBLEMS { p.quiet { "And " (of_lines.len() - MOST_PROBLEMS) " more lines." } }
+        @if of_lines.len() > MAX_PROBLEMS { p.quiet { "And " (of_lines.len() - MAX_PROBLEMS) " more lines." } }
     }
 }
 
@@ -138,7 +138,7 @@ fn products_of(lines: &[Line]) -> String {
     ids.sort_unstable();
     ids.dedup();
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    format!("/api/v1/products?limit={MOST_LINES}&ids={}", ids.join(","))
+    format!("/api/v1/products?limit={MAX_LINES}&ids={}", ids.join(","))
 }
 
 /// The form that places the next lines. It carries the file and the outcomes so far. With `proceeds`, scripts send it.
@@ -240,7 +240,7 @@ mod tests {
         let problems: Vec<Problem> = (0..150).map(|index| Problem::of_line(index, "<b>")).collect();
         let markup = refused(&problems).0;
         assert!(markup.contains("And 50 more lines") && !markup.contains("<b>"), "{markup}");
-        assert_eq!(markup.matches("<tr>").count(), MOST_PROBLEMS + 1);
+        assert_eq!(markup.matches("<tr>").count(), MAX_PROBLEMS + 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::pages::call::Refusal;
 use crate::pages::parts::table;
 
 /// Largest number of different reasons. Further ones become one.
-const MOST_REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 const FURTHER: &str = "Refused for another reason.";
 
 /// Outcome of a line.
@@ -33,7 +33,7 @@ impl Outcomes {
     /// Reads outcomes from the fields of a form. A form that was tampered with shows its sender wrong results, and does
     /// nothing else.
     pub fn read<'a>(text: &str, reasons: impl Iterator<Item = &'a str>, lines: usize) -> Outcomes {
-        let reasons: Vec<String> = reasons.take(MOST_REASONS + 1).map(ToOwned::to_owned).collect();
+        let reasons: Vec<String> = reasons.take(MAX_REASONS + 1).map(ToOwned::to_owned).collect();
         let outcome = |word: &str| {
             let (kind, number) = word.split_at_checked(1)?;
             let reason = |number: &str| number.parse().ok().filter(|index| *index < reasons.len());
@@ -80,9 +80,9 @@ impl Outcomes {
         if let Some(known) = self.reasons.iter().position(|known| *known == reason) {
             return known;
         }
-        let further = self.reasons.len() >= MOST_REASONS;
-        if further && self.reasons.len() > MOST_REASONS {
-            return MOST_REASONS;
+        let further = self.reasons.len() >= MAX_REASONS;
+        if further && self.reasons.len() > MAX_REASONS {
+            return MAX_REASONS;
         }
         self.reasons.push(if further { FURTHER.to_owned() } else { reason });
         self.reasons.len() - 1
@@ -187,8 +187,8 @@ mod tests {
         for number in 0..100 {
             outcomes.add(Err(refusal(422, "E", &format!("Reason {number}"))));
         }
-        assert_eq!((outcomes.reasons.len(), outcomes.of_lines[99]), (MOST_REASONS + 1, Outcome::Refused(MOST_REASONS)));
-        assert_eq!(outcomes.reasons[MOST_REASONS], FURTHER);
+        assert_eq!((outcomes.reasons.len(), outcomes.of_lines[99]), (MAX_REASONS + 1, Outcome::Refused(MAX_REASONS)));
+        assert_eq!(outcomes.reasons[MAX_REASONS], FURTHER);
     }
 
     #[test]
