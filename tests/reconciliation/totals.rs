@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use ledger_events::Money;
 use ledger_events::wallet::Direction;
+use ledger_events::{Money, WalletId};
+use ledger_projections::page::Page;
+use ledger_projections::wallets::{TransactionFilter, list_transactions};
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
@@ -67,6 +69,36 @@ fn figures(report: &Value) -> Vec<(i64, [Decimal; 6])> {
     let names = ["opening_balance", "funding", "debits", "refunds", "adjustments", "closing_balance"];
     let wallet = |w: &Value| (w["wallet_id"].as_i64().unwrap(), names.map(|name| decimal(&w[name])));
     report["wallets"].as_array().unwrap().iter().map(wallet).collect()
+}
+
+/// Returns the total of the list of a customer's movements in a period, and the number of the movements themselves.
+async fn listed(shop: &Shop, wallet: Option<WalletId>, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> (i64, i64) {
+    let filter = TransactionFilter {
+        account_id: shop.customer.account_id,
+        wallet_id: wallet,
+        direction: None,
+        category: None,
+        amount: None,
+        balance_after: None,
+        currency: None,
+        order_id: None,
+        reference: None,
+        created_from: from,
+        created_to: to,
+    };
+    let list = list_transactions(shop.pool(), SHARD, &filter, Page { number: 1, size: 1 }).await.unwrap();
+    let counted = sqlx::query_scalar(
+        "SELECT count(*) FROM wallet_transactions WHERE account_id = $1 AND wallet_id = coalesce($2, wallet_id)
+            AND created_at >= coalesce($3, '-infinity') AND created_at < coalesce($4, 'infinity')",
+    )
+    .bind(shop.customer.account_id)
+    .bind(wallet)
+    .bind(from)
+    .bind(to)
+    .fetch_one(shop.pool())
+    .await
+    .unwrap();
+    (list.total, counted)
 }
 
 /// For any period and any checkpoint of the projection, the totals equal the movements. Days and currencies add up to
@@ -138,6 +170,10 @@ async fn totals_are_exact_for_any_period_and_checkpoint() {
             let (report, is_content) = report(&shop, &arguments).await;
             assert!(is_content, "{checkpoint} {arguments:?} {report:#}");
             assert_eq!(figures(&report), expected(&shop, from, to).await, "{checkpoint} {arguments:?} {report:#}");
+            for wallet in [None, Some(shop.customer.wallet_id)] {
+                let (total, counted) = listed(&shop, wallet, from, to).await;
+                assert_eq!(total, counted, "{checkpoint} {wallet:?} {arguments:?}");
+            }
             for name in ["funding", "debits", "refunds", "adjustments", "order_debits", "payout_refunds"] {
                 let sum = |list: &str| report[list].as_array().unwrap().iter().map(|row| decimal(&row[name])).sum::<Decimal>();
                 assert_eq!(sum("days"), sum("wallets"), "{name} {report:#}");
