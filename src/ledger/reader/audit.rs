@@ -24,7 +24,7 @@ const REVEALS: [&str; 7] = [
     "WebhookRegistered",
 ];
 
-/// Types of the events of an order's way, which the index `events_by_type` (migration 0048) leaves out.
+/// Frequent types of an order's lifecycle, which the index `events_by_type` (migration 0048) leaves out.
 macro_rules! frequent {
     () => {
         "OrderPlaced,WalletDebited,OrderQueued,OrderDelayed,OrderPartiallyDelivered,OrderDelivered"
@@ -76,8 +76,8 @@ pub async fn page(
     let wanted = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut events = vec![];
     let mut upto = to;
-    // An index has a stream's events, and one those of most types. Then one statement finds all, unless it has to pass over
-    // many.
+    // One statement reads a subject or rare types by an index. A filter of actor or account may pass over many rows of rare
+    // types, so it keeps the window.
     let passes_over = criteria.actor.is_some() || criteria.account_id.is_some();
     let is_found = criteria.subject.is_some() || criteria.indexed_types().is_some() && !passes_over;
     let window = if is_found { i64::MAX } else { WINDOW };

@@ -40,6 +40,9 @@ pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Re
 
 /// Returns the denominations of which fewer vouchers are available than their threshold. Counts no further than the
 /// threshold.
+///
+/// Only an index-only scan makes the planner read the few products with thresholds by their index. So the statement looks up
+/// the thresholds by the product's id.
 pub async fn low(db: impl PgExecutor<'_>, shards: &[ShardId]) -> Result<BTreeSet<(ProductId, Money)>, sqlx::Error> {
     let low: Vec<(ProductId, Decimal)> = sqlx::query_as(concat!(
         "SELECT t.product_id, t.denomination
