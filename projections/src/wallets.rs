@@ -12,7 +12,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
 use crate::state::{Row, State, all, first, load_changed, select, state};
-use crate::totals::{self, Period};
+use crate::totals::{self, AccountPeriod};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
 
@@ -281,7 +281,7 @@ pub struct TransactionFilter {
 
 impl TransactionFilter {
     /// Returns the period if nothing else is filtered, so that the rows of its days have the number of movements.
-    fn period(&self) -> Option<Period> {
+    fn period(&self) -> Option<AccountPeriod> {
         let TransactionFilter {
             account_id: account,
             wallet_id: wallet,
@@ -298,7 +298,7 @@ impl TransactionFilter {
         else {
             return None;
         };
-        Some(Period { account, wallet, from, to })
+        Some(AccountPeriod { account, wallet, from, to })
     }
 }
 

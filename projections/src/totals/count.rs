@@ -10,14 +10,14 @@ use crate::page;
 
 /// Movements of an account, or of one of its wallets, at or after `from` and before `to`.
 #[derive(Clone, Copy, Debug)]
-pub struct Period {
+pub struct AccountPeriod {
     pub account: AccountId,
     pub wallet: Option<WalletId>,
     pub from: Option<DateTime<Utc>>,
     pub to: Option<DateTime<Utc>>,
 }
 
-impl Period {
+impl AccountPeriod {
     /// Returns the days whose movements are all in the period: from the first on, and before the second.
     fn whole(&self) -> (Option<NaiveDate>, Option<NaiveDate>) {
         let first = self.from.map(|from| match from.time() {
@@ -62,16 +62,20 @@ impl Period {
 
 /// Counts the movements of a period, exactly as of the connection's snapshot. Reads the rows of the whole days, and
 /// single movements only of the days at its ends and after the checkpoint of the days.
-pub async fn count(conn: &mut PgConnection, shard: ShardId, mut period: Period) -> Result<i64, sqlx::Error> {
-    let newest: Option<DateTime<Utc>> = sqlx::query_scalar(
-        "SELECT created_at FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 ORDER BY position DESC LIMIT 1",
-    )
-    .bind(shard)
-    .bind(period.account)
-    .fetch_optional(&mut *conn)
-    .await?;
-    // A period that ends after the last movement ends on no day that has rows.
-    period.to = period.to.filter(|to| newest.is_some_and(|newest| *to <= newest));
+pub async fn count(conn: &mut PgConnection, shard: ShardId, mut period: AccountPeriod) -> Result<i64, sqlx::Error> {
+    if let Some(to) = period.to {
+        let newest: Option<DateTime<Utc>> = sqlx::query_scalar(
+            "SELECT created_at FROM wallet_transactions WHERE shard_id = $1 AND account_id = $2 ORDER BY position DESC LIMIT 1",
+        )
+        .bind(shard)
+        .bind(period.account)
+        .fetch_optional(&mut *conn)
+        .await?;
+        // Without an end, a period that ends after the last movement has the same movements, and its last day is whole.
+        if newest.is_none_or(|newest| to > newest) {
+            period.to = None;
+        }
+    }
     let mut query = QueryBuilder::new("SELECT coalesce((SELECT sum(movements) FROM daily_totals");
     period.push_owner(&mut query, shard);
     let (first, end) = period.whole();
@@ -109,7 +113,7 @@ mod tests {
         let at = |hour: i64| DateTime::UNIX_EPOCH + chrono::TimeDelta::hours(hour);
         for (from, to) in (0..72).step_by(6).flat_map(|from| (from..78).step_by(6).map(move |to| (from, to))) {
             for (from, to) in [(Some(at(from)), Some(at(to))), (Some(at(from)), None), (None, Some(at(to)))] {
-                let period = Period { account: AccountId(1), wallet: None, from, to };
+                let period = AccountPeriod { account: AccountId(1), wallet: None, from, to };
                 let (first, end) = period.whole();
                 for moment in (0..96).map(at) {
                     let day = moment.date_naive();
