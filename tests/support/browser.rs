@@ -18,6 +18,9 @@ use super::program::DEADLINE;
 /// Release of axe-core, which the tests install from the registry of Node packages.
 const AXE: &str = "axe-core@4.14.1";
 
+/// Name under which WebDriver passes the id of an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
 /// A process that is killed together with its children when this value is dropped.
 #[derive(Debug)]
 struct Group(Child);
@@ -39,6 +42,8 @@ pub struct Browser {
     session: String,
     /// Size of the window when the browser was started.
     pub size: Size,
+    /// Whether pages may run scripts.
+    scripts: bool,
     _driver: Group,
     _profile: tempfile::TempDir,
 }
@@ -83,10 +88,10 @@ impl Browser {
         let preferences = json!({"profile.managed_default_content_settings.javascript": if scripts { 1 } else { 2 }});
         let options = json!({"browserName": "chrome",
             "goog:chromeOptions": {"args": arguments, "prefs": preferences},
-            "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"implicit": 30_000}});
+            "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"implicit": 60_000}});
         let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
         let session = format!("http://127.0.0.1:{port}/session");
-        let mut browser = Browser { http, session, size, _driver: driver, _profile: profile };
+        let mut browser = Browser { http, session, size, scripts, _driver: driver, _profile: profile };
         let begun = browser.ask("", json!({"capabilities": {"alwaysMatch": options}})).await;
         browser.session = format!("{}/{}", browser.session, begun["sessionId"].as_str().unwrap());
         browser.resize(size).await;
@@ -94,11 +99,15 @@ impl Browser {
     }
 
     async fn ask(&self, command: &str, body: Value) -> Value {
-        let answer = self.http.post(format!("{}{command}", self.session)).json(&body).send().await.unwrap();
+        self.try_to_ask(command, &body).await.unwrap_or_else(|answer| panic!("{command} {body}: {answer}"))
+    }
+
+    /// Sends a command of WebDriver. Returns the answer of a refused one as the error.
+    async fn try_to_ask(&self, command: &str, body: &Value) -> Result<Value, Value> {
+        let answer = self.http.post(format!("{}{command}", self.session)).json(body).send().await.unwrap();
         let status = answer.status();
         let mut answer: Value = answer.json().await.unwrap();
-        assert!(status.is_success(), "{command} {body}: {answer}");
-        answer["value"].take()
+        if status.is_success() { Ok(answer["value"].take()) } else { Err(answer) }
     }
 
     /// Sends a command of the Chrome DevTools Protocol.
@@ -153,11 +162,16 @@ impl Browser {
         self.ask("/actions", json!({"actions": [keyboard]})).await;
     }
 
-    /// Returns the path of the first element that matches an XPath, once there is one.
+    /// Returns the path of the first element that matches an XPath, once there is one. A failure shows the page.
     pub async fn find(&self, xpath: &str) -> String {
-        let found = self.ask("/element", json!({"using": "xpath", "value": xpath})).await;
-        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
-        format!("/element/{id}")
+        let found = match self.try_to_ask("/element", &json!({"using": "xpath", "value": xpath})).await {
+            Ok(found) => found,
+            Err(answer) => {
+                let page = self.run("return location.href + '\\n' + document.body.innerText").await;
+                panic!("{xpath}: {}\n{}", answer["value"]["error"], page.as_str().unwrap())
+            }
+        };
+        format!("/element/{}", found[ELEMENT].as_str().unwrap())
     }
 
     pub async fn click(&self, xpath: &str) {
@@ -226,8 +240,25 @@ impl Browser {
     }
 
     /// Presses a button or follows a link, by its text.
+    ///
+    /// The browser drops a click while a page has not been painted yet. As a person would, this function repeats a click
+    /// that had no effect: the page is still the same one, and the element received no event.
     pub async fn press(&self, text: &str) {
-        self.click(&format!("//*[self::button or self::a or self::summary][normalize-space()=\"{text}\"]")).await;
+        let control = format!("//*[self::button or self::a or self::summary][normalize-space()=\"{text}\"]");
+        if !self.scripts {
+            return self.click(&control).await;
+        }
+        let listen = "window.isClicked = false;
+            arguments[0].addEventListener('click', () => { window.isClicked = true; }, {capture: true, once: true})";
+        loop {
+            let element = self.find(&control).await;
+            let reference = json!({ELEMENT: element.trim_start_matches("/element/")});
+            self.ask("/execute/sync", json!({"script": listen, "args": [reference]})).await;
+            self.ask(&format!("{element}/click"), json!({})).await;
+            if self.run("return window.isClicked").await != false {
+                return;
+            }
+        }
     }
 
     /// Waits until the page shows a text.
