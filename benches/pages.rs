@@ -71,6 +71,12 @@ const QUERIES: &[(&str, &str)] = &[
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/log/proof", "order_id=500000"),
     ("/console/audit", "type=VouchersRevealed"),
+    ("/console/audit", "actor=operator/1"),
+    ("/console/audit", "actor=operator/987654321"),
+    ("/console/audit", "actor=operator"),
+    ("/console/audit", "account_id={accounts}"),
+    ("/console/audit", "account_id=987654321"),
+    ("/console/audit", "account_id={accounts}&actor=operator"),
 ];
 
 /// Pages that are read only with a query.

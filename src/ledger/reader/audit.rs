@@ -1,16 +1,21 @@
 //! Reads the log by actor and subject, the newest events first.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use ledger_database::PgPool;
 use ledger_events::{AccountId, Position, ShardId};
+use sqlx::{Postgres, QueryBuilder};
 
 use super::{Stored, select_events};
 
-/// Number of positions that one statement scans.
-const WINDOW: i64 = 10_000;
-/// Number of positions that one page scans at most. The log has no index of actors, so that appending stays cheap.
-const SCANNED: i64 = 200_000;
+/// Number of positions in the first window of a page. A frequent actor or account fills the page from it.
+const FIRST_WINDOW: i64 = 10_000;
+/// Factor by which each window is longer than the one after it, and the largest length of a window.
+const GROWTH: i64 = 4;
+const MAX_WINDOW: i64 = 640_000;
+/// Time after which a page begins no further window.
+const MAX_SCAN: Duration = Duration::from_millis(500);
 
 /// Types of the events with which a secret was shown: the codes of vouchers, or a key, token or signing secret that is
 /// shown once. A `WebhookUpdated` is one of them, too, if it rotates the token.
@@ -23,6 +28,9 @@ const REVEALS: [&str; 7] = [
     "VouchersRevealed",
     "WebhookRegistered",
 ];
+
+/// Kind of an event's actor, as the index `events_by_actor` (migration 0049) has it.
+const KIND: &str = "translate(metadata->>'actor', '{\":0123456789}', '')";
 
 /// Frequent types of an order's lifecycle, which the index `events_by_type` (migration 0048) leaves out.
 macro_rules! frequent {
@@ -45,6 +53,10 @@ pub struct Criteria {
 }
 
 impl Criteria {
+    fn by_actor_or_account(&self) -> bool {
+        self.actor.is_some() || self.account_id.is_some()
+    }
+
     /// Returns the types of all events that can pass, if the index by type has them.
     fn indexed_types(&self) -> Option<BTreeSet<&str>> {
         let types: BTreeSet<&str> = match self.types.as_slice() {
@@ -54,6 +66,66 @@ impl Criteria {
         let is_indexed = |name: &&str| !frequent!().split(',').any(|frequent| frequent == *name);
         (!types.is_empty() && types.iter().all(is_indexed)).then_some(types)
     }
+
+    /// Whether an index leads to the events, however far they are apart.
+    fn is_indexed(&self) -> bool {
+        self.subject.is_some() || self.indexed_types().is_some() && !self.by_actor_or_account()
+    }
+
+    /// Returns the statement that reads the newest events after one position, up to another one.
+    fn select(&self, shard: ShardId, (after, upto): (Position, Position), limit: usize) -> QueryBuilder<Postgres> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut query = QueryBuilder::new(select_events!("WHERE shard_id = "));
+        query.push_bind(shard);
+        if let (true, None, Some(types)) = (self.is_indexed(), &self.subject, self.indexed_types()) {
+            let types: Vec<String> = types.into_iter().map(ToOwned::to_owned).collect();
+            query.push(" AND position = ANY (ARRAY(SELECT of_type.position FROM unnest(").push_bind(types);
+            query.push("::text[]) AS wanted (type) CROSS JOIN LATERAL (SELECT position FROM events WHERE shard_id = ");
+            query.push_bind(shard).push(concat!(" AND type = wanted.type AND type <> ALL ('{", frequent!(), "}')"));
+            self.push_conditions(&mut query, (after, upto));
+            query.push(" ORDER BY position DESC LIMIT ").push_bind(limit);
+            query.push(") AS of_type ORDER BY of_type.position DESC LIMIT ").push_bind(limit).push("))");
+        } else {
+            self.push_conditions(&mut query, (after, upto));
+        }
+        // Versions have the order of the positions, and the index of streams.
+        query.push(if self.subject.is_some() { " ORDER BY version DESC LIMIT " } else { " ORDER BY position DESC LIMIT " });
+        query.push_bind(limit);
+        query
+    }
+
+    /// Adds the conditions of the criteria and the positions.
+    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, (after, upto): (Position, Position)) {
+        query.push(" AND position > ").push_bind(after).push(" AND position <= ").push_bind(upto);
+        match &self.actor {
+            Some((kind, Some(id))) => {
+                query.push(" AND metadata->>'actor' = ").push_bind(stored_actor(kind, *id));
+            }
+            Some((kind, None)) => {
+                query.push(" AND ").push(KIND).push(" = ").push_bind(kind.clone());
+            }
+            None => {}
+        }
+        if let Some(account) = self.account_id {
+            query.push(" AND metadata->>'account_id' = ").push_bind(account.to_string());
+        }
+        if let Some((stream_type, stream_id)) = &self.subject {
+            query.push(" AND stream_type = ").push_bind(stream_type.clone());
+            query.push(" AND stream_id = ").push_bind(*stream_id);
+        }
+        if !self.types.is_empty() {
+            query.push(" AND type = ANY (").push_bind(self.types.clone()).push(")");
+        }
+        if self.reveals {
+            query.push(" AND (type = ANY (").push_bind(REVEALS.map(ToOwned::to_owned).to_vec());
+            query.push(") OR type = 'WebhookUpdated' AND data->>'token_hash' IS NOT NULL)");
+        }
+    }
+}
+
+/// Returns an actor with an id as the log stores it.
+fn stored_actor(kind: &str, id: i64) -> String {
+    format!("{{\"{kind}\":{id}}}")
 }
 
 /// A page of events, the newest first.
@@ -66,6 +138,9 @@ pub struct Page {
 
 /// Returns at most `limit` events between two positions, both inclusive, that meet the criteria. A page may hold fewer
 /// events, or none, although more follow: it ends after a bounded scan.
+///
+/// One statement finds the events of a subject, and those of rare types without an actor or account. Otherwise the log is
+/// read backwards in windows that grow.
 pub async fn page(
     pool: &PgPool,
     shard: ShardId,
@@ -73,94 +148,55 @@ pub async fn page(
     criteria: &Criteria,
     limit: usize,
 ) -> Result<Page, sqlx::Error> {
-    let wanted = i64::try_from(limit).unwrap_or(i64::MAX);
+    let begun = Instant::now();
     let mut events = vec![];
     let mut upto = to;
-    // One statement reads a subject or rare types by an index. A filter of actor or account may pass over many rows of rare
-    // types, so it keeps the window.
-    let passes_over = criteria.actor.is_some() || criteria.account_id.is_some();
-    let is_found = criteria.subject.is_some() || criteria.indexed_types().is_some() && !passes_over;
-    let window = if is_found { i64::MAX } else { WINDOW };
-    while upto >= from && to - upto < SCANNED {
+    let mut window = if criteria.is_indexed() { i64::MAX } else { FIRST_WINDOW };
+    while upto >= from && (upto == to || begun.elapsed() < MAX_SCAN) {
         let after = upto.saturating_sub(window).max(from - 1);
-        let left = wanted - i64::try_from(events.len()).unwrap_or(i64::MAX);
-        let found = within(pool, shard, (after, upto), criteria, left).await?;
-        let is_full = i64::try_from(found.len()).is_ok_and(|count| count >= left);
+        let left = limit - events.len();
+        let found = match criteria.by_actor_or_account() && upto < to {
+            true => within_ranges(pool, shard, (after, upto), criteria, left).await?,
+            false => criteria.select(shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
+        };
+        let is_full = found.len() >= left;
         events.extend(found);
         if is_full {
             let next_before = events.last().map(|last: &Stored| last.position).filter(|last| *last > from);
             return Ok(Page { events, next_before });
         }
         upto = after;
+        window = window.saturating_mul(GROWTH).min(MAX_WINDOW);
     }
     Ok(Page { events, next_before: (upto >= from).then_some(upto + 1) })
 }
 
-/// Conditions of [`Criteria`] and the positions, on the parameters 2 to 9.
-macro_rules! meets_criteria {
-    () => {
-        "position > $2 AND position <= $3
-            AND ($4::text IS NULL OR metadata->'actor'->>$4 = coalesce($5, metadata->'actor'->>$4) OR metadata->>'actor' = $4)
-            AND ($6::bigint IS NULL OR (metadata->>'account_id')::bigint = $6)
-            AND (cardinality($7::text[]) = 0 OR type = ANY($7))
-            AND (NOT $8 OR type = ANY($9) OR type = 'WebhookUpdated' AND data->>'token_hash' IS NOT NULL)"
-    };
-}
-
-async fn within(
+/// Reads a window by the filters of the index `events_by_actor`. Only a bitmap scan reads the index, and the server cannot
+/// know that the filters exclude nearly all of the table. So the other ways to read a table are off.
+async fn within_ranges(
     pool: &PgPool,
     shard: ShardId,
-    (after, upto): (Position, Position),
+    window: (Position, Position),
     criteria: &Criteria,
-    limit: i64,
+    limit: usize,
 ) -> Result<Vec<Stored>, sqlx::Error> {
-    let (kind, id) = criteria.actor.as_ref().map(|(kind, id)| (kind, id.map(|id| id.to_string()))).unzip();
-    let id = id.flatten();
-    let indexed_types = criteria.indexed_types();
-    let statement = match (&criteria.subject, &indexed_types) {
-        (Some(_), _) => concat!(
-            select_events!("WHERE shard_id = $1 AND stream_type = $10 AND stream_id = $11 AND "),
-            meets_criteria!(),
-            " ORDER BY version DESC LIMIT $12"
-        ),
-        (None, Some(_)) => concat!(
-            select_events!("WHERE shard_id = $1 AND position = ANY (ARRAY("),
-            "SELECT of_type.position FROM unnest($7::text[]) AS wanted (type) CROSS JOIN LATERAL
-                (SELECT position FROM events WHERE shard_id = $1 AND type = wanted.type AND type <> ALL ('{",
-            frequent!(),
-            "}') AND ",
-            meets_criteria!(),
-            " AND $10::text IS NULL AND $11::bigint IS NULL ORDER BY position DESC LIMIT $12) AS of_type
-             ORDER BY of_type.position DESC LIMIT $12)) ORDER BY position DESC"
-        ),
-        (None, None) => concat!(
-            select_events!("WHERE shard_id = $1 AND "),
-            meets_criteria!(),
-            " AND $10::text IS NULL AND $11::bigint IS NULL ORDER BY position DESC LIMIT $12"
-        ),
-    };
-    let types = indexed_types.unwrap_or_else(|| criteria.types.iter().map(String::as_str).collect());
-    let (stream_type, stream_id) = criteria.subject.as_ref().map(|(of, id)| (of, *id)).unzip();
-    sqlx::query_as(statement)
-        .bind(shard)
-        .bind(after)
-        .bind(upto)
-        .bind(kind)
-        .bind(id)
-        .bind(criteria.account_id)
-        .bind(types.into_iter().collect::<Vec<_>>())
-        .bind(criteria.reveals)
-        .bind(&REVEALS[..])
-        .bind(stream_type)
-        .bind(stream_id)
-        .bind(limit)
-        .fetch_all(pool)
-        .await
+    let mut tx = pool.begin().await?;
+    sqlx::query(
+        "SELECT set_config('enable_bitmapscan', 'on', true), set_config('enable_indexscan', 'off', true),
+            set_config('enable_seqscan', 'off', true)",
+    )
+    .execute(&mut *tx)
+    .await?;
+    let found = criteria.select(shard, window, limit).build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
-    use ledger_events::Event;
+    #![allow(clippy::unwrap_used)]
+
+    use ledger_events::{Actor, CredentialId, Event, UserId};
 
     use super::*;
 
@@ -168,6 +204,17 @@ mod tests {
     fn every_reveal_is_a_type_of_the_log() {
         let known: BTreeSet<&str> = Event::types().map(|(_, name, _)| name).collect();
         assert!(REVEALS.iter().all(|name| known.contains(name)));
+    }
+
+    #[test]
+    fn an_actor_has_the_text_that_the_log_stores() {
+        for actor in [Actor::Credential(CredentialId(1)), Actor::User(UserId(20)), Actor::Operator(0)] {
+            let (kind, id) = actor.kind();
+            assert_eq!(stored_actor(kind, id.unwrap()), serde_json::to_string(&actor).unwrap());
+        }
+        // The index finds a kind by the text without these characters.
+        let migration = include_str!("../../../migrations/0049_events_by_actor.sql");
+        assert!(migration.contains(KIND), "{migration}");
     }
 
     #[test]
