@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, Transaction, replanned};
+use ledger_events::Position;
 use sqlx::{Encode, Postgres, QueryBuilder, Type};
 
 use crate::state::{Read, Row};
@@ -58,6 +59,12 @@ pub fn between(query: &mut QueryBuilder<Postgres>, column: &'static str, from: O
     if let Some(to) = to {
         query.push(" AND ").push(column).push(" < ").push_bind(to);
     }
+}
+
+/// Appends the bounds of a column with positions.
+pub fn within(query: &mut QueryBuilder<Postgres>, column: &'static str, positions: &Range<Position>) {
+    query.push(" AND ").push(column).push(" >= ").push_bind(positions.start);
+    query.push(" AND ").push(column).push(" < ").push_bind(positions.end);
 }
 
 /// Begins a read-only transaction with one snapshot, so that the total and the rows agree. It is for statements

@@ -1,9 +1,10 @@
 //! `wallets` and `wallet_transactions`: balances and every movement, written inline.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgConnection, PgPool, replanned};
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::wallet::{Direction, Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
@@ -302,11 +303,13 @@ impl TransactionFilter {
     }
 }
 
-/// Lists one page of an account's movements, newest first, with the total.
+/// Lists one page of an account's movements, newest first, with the total. The caller holds the snapshot (see
+/// [`page::planned_snapshot`]), and has read in it the positions of the log between the filter's times.
 pub async fn list_transactions(
-    pool: &PgPool,
+    conn: &mut PgConnection,
     shard: ShardId,
     filter: &TransactionFilter,
+    positions: &Range<Position>,
     page: Page,
 ) -> Result<Listed<Transaction>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
@@ -320,19 +323,14 @@ pub async fn list_transactions(
         page::equals(query, "currency", filter.currency.clone());
         page::equals(query, "order_id", filter.order_id);
         page::equals(query, "reference", filter.reference.clone());
-        page::between(query, "created_at", filter.created_from, filter.created_to);
+        page::within(query, "position", positions);
     };
-    let list = async || {
-        let mut tx = page::planned_snapshot(pool).await?;
-        let total = match filter.period() {
-            Some(period) => totals::count(&mut tx, shard, period).await?,
-            None => page::count(&mut tx, &conditions).await?,
-        };
-        let rows = page::rows(&mut tx, &conditions, "position", page).await?;
-        tx.commit().await?;
-        Ok(Listed { rows, total })
+    let total = match filter.period() {
+        Some(period) => totals::count(&mut *conn, shard, period).await?,
+        None => page::count(&mut *conn, &conditions).await?,
     };
-    replanned(list).await
+    let rows = page::rows(&mut *conn, &conditions, "position", page).await?;
+    Ok(Listed { rows, total })
 }
 
 /// Finds a transaction of any account in these shards, with its shard.

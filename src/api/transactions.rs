@@ -15,6 +15,7 @@ use super::principal::Caller;
 use super::reply::{Listed, Plural, Reply};
 use super::scalars::{Money, Timestamp};
 use super::state::{State, Tag, listed, not_found, rows_of, time};
+use crate::ledger::reader;
 
 /// Direction of a transaction.
 ///
@@ -203,7 +204,7 @@ impl Transactions {
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
         };
-        let found = wallets::list_transactions(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        let found = reader::list_transactions(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
         Ok(listed(found, page, Transaction::from))
     }
 

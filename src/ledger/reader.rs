@@ -26,7 +26,7 @@ mod states;
 
 pub use account::money_positions;
 pub use announced::{Announced, SEGMENT, announced, announced_to};
-pub use lists::{list_orders, list_orders_by, order_moves, readable_order_moves};
+pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, readable_order_moves};
 pub use money::{balance_events, money_events, movements, wallet_events, wallets_before, wallets_between};
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, orders_before, past, payouts_before};

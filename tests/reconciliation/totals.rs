@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::wallet::Direction;
 use ledger_events::{Money, WalletId};
 use ledger_projections::page::Page;
-use ledger_projections::wallets::{TransactionFilter, list_transactions};
+use ledger_projections::wallets::TransactionFilter;
 use rewards_ledger::access::Role;
 use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{CommandResult, commands, reader};
@@ -86,7 +86,7 @@ async fn listed(shop: &Shop, wallet: Option<WalletId>, from: Option<DateTime<Utc
         created_from: from,
         created_to: to,
     };
-    let list = list_transactions(shop.pool(), SHARD, &filter, Page { number: 1, size: 1 }).await.unwrap();
+    let list = reader::list_transactions(shop.pool(), SHARD, &filter, Page { number: 1, size: 1 }).await.unwrap();
     let counted = sqlx::query_scalar(
         "SELECT count(*) FROM wallet_transactions WHERE account_id = $1 AND wallet_id = coalesce($2, wallet_id)
             AND created_at >= coalesce($3, '-infinity') AND created_at < coalesce($4, 'infinity')",

@@ -1,5 +1,7 @@
 //! Lists of orders: of one account, of all accounts, and by reference.
 
+use std::ops::Range;
+
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, Transaction};
 use ledger_events::order::{Order, OrderStatus};
@@ -49,18 +51,19 @@ pub async fn snapshot(pool: &PgPool, filter: &OrderFilter) -> Result<Transaction
 }
 
 /// Lists one page of orders, newest first, with the total. The caller holds the snapshot, and has read in it the changes
-/// that the counts do not include.
+/// that the counts do not include, and for a list of all accounts the positions of the log between the filter's times.
 pub async fn list(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
+    positions: &Range<Position>,
     page: Page,
     thresholds: &Thresholds,
     uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
     match filter.account_id {
         Some(account) => list_of_account(conn, (shard, account), filter, page, thresholds, uncounted).await,
-        None => list_of_all(conn, shard, filter, page, uncounted).await,
+        None => list_of_all(conn, shard, filter, positions, page, uncounted).await,
     }
 }
 
@@ -140,12 +143,13 @@ async fn count_of_product(
     ORDER_GROUPS.count(conn, owner, groups, within).await
 }
 
-/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status, up to the
-/// end of the page. Without dates, the total comes from the counts.
+/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status between the
+/// positions, up to the end of the page. Without dates, the total comes from the counts.
 async fn list_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
+    positions: &Range<Position>,
     page: Page,
     uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
@@ -154,13 +158,15 @@ async fn list_of_all(
         query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
         page::equals(query, "o.status", status);
         page::equals(query, "o.product_id", filter.product_id);
-        page::between(query, "o.created_at", filter.created_from, filter.created_to);
+        page::within(query, "o.placed_position", positions);
+        query.push(" AND o.account_id = a.id");
     };
     let total = if filter.created_from.is_none() && filter.created_to.is_none() {
         pages::orders_of_all(&mut *conn, shard, filter.product_id, status, uncounted).await?
     } else {
-        let mut count = QueryBuilder::new("SELECT count(*)");
+        let mut count = QueryBuilder::new("SELECT count(*) FROM accounts a CROSS JOIN LATERAL (SELECT 1");
         matching(&mut count, status);
+        count.push(") AS r WHERE a.shard_id = ").push_bind(shard);
         count.build_query_scalar().persistent(false).fetch_one(&mut *conn).await?
     };
     let mut select = QueryBuilder::new(Order::select());
@@ -168,16 +174,7 @@ async fn list_of_all(
     for (n, of) in page_anchors::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
         matching(&mut select, Some(of));
-        if let Some(from) = filter.created_from {
-            // Skips everything before the last anchor older than `from`: an order's time never decreases with its
-            // position.
-            select
-                .push(" AND o.placed_position > coalesce((SELECT m.key FROM order_marks m WHERE m.shard_id = ")
-                .push_bind(shard);
-            select.push(" AND m.account_id = a.id AND m.created_at < ").push_bind(from);
-            select.push(" ORDER BY m.created_at DESC, m.ordinal DESC LIMIT 1), 0)");
-        }
-        select.push(" AND o.account_id = a.id ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
+        select.push(" ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
     }
     select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
     select.push(" ORDER BY r.placed_position DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());

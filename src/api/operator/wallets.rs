@@ -26,7 +26,7 @@ use crate::api::state::{State, Tag, amounts, listed, not_found, origin, parsed_c
 use crate::api::transactions::{Transaction, TransactionCategory, TransactionType};
 use crate::api::wallets::Wallet;
 use crate::ledger::commands::{MoneyChange, Supervise};
-use crate::ledger::{self, CommandResult, StoredResponse, commands, history};
+use crate::ledger::{self, CommandResult, StoredResponse, commands, history, reader};
 use crate::secrets::seal::Secret;
 
 body! {
@@ -204,7 +204,7 @@ impl Wallets {
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
         };
-        let found = wallets::list_transactions(pool, shard, &filter, rows_of(page)).await?;
+        let found = reader::list_transactions(pool, shard, &filter, rows_of(page)).await?;
         Ok(listed(found, page, Transaction::from))
     }
 

@@ -1,14 +1,18 @@
-//! Changes of the counts of orders, folded from their streams, and the lists that need them.
+//! Lists of orders and of movements, with the changes of the counts of orders, folded from their streams.
 
+use std::ops::Range;
+
+use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::order::Order;
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::listing::moves::{self, Move, Uncounted};
 use ledger_projections::listing::pages::{self, Thresholds};
 use ledger_projections::orders::{self, OrderFilter};
-use ledger_projections::page::{Listed, Page};
+use ledger_projections::page::{Listed, Page, planned_snapshot};
+use ledger_projections::wallets::{self, Transaction, TransactionFilter};
 
-use super::{ReadError, Stored, select_events};
+use super::{ReadError, Stored, first_at, head, select_events};
 
 /// Lists one page of orders, newest first, with the total.
 pub async fn list_orders(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
@@ -41,9 +45,52 @@ async fn list_once(
         true => uncounted(&mut tx, shard, filter.account_id, thresholds).await?,
         false => Uncounted::Unknown,
     };
-    let listed = orders::list(&mut tx, shard, filter, page, thresholds, &uncounted).await?;
+    let positions = match filter.account_id {
+        Some(_) => 0..Position::MAX,
+        None => positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?,
+    };
+    let listed = orders::list(&mut tx, shard, filter, &positions, page, thresholds, &uncounted).await?;
     tx.commit().await?;
     Ok(listed)
+}
+
+/// Lists one page of an account's movements, newest first, with the total.
+pub async fn list_transactions(
+    pool: &PgPool,
+    shard: ShardId,
+    filter: &TransactionFilter,
+    page: Page,
+) -> Result<Listed<Transaction>, sqlx::Error> {
+    let list = async || {
+        let mut tx = planned_snapshot(pool).await?;
+        let positions = positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?;
+        let listed = wallets::list_transactions(&mut tx, shard, filter, &positions, page).await?;
+        tx.commit().await?;
+        Ok(listed)
+    };
+    replanned(list).await
+}
+
+/// Returns the positions of the events from one time on and before another one. Times never decrease with the position, so
+/// a list by time reads an index of positions.
+async fn positions_between(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
+) -> Result<Range<Position>, sqlx::Error> {
+    let mut positions = 0..Position::MAX;
+    if from.is_none() && to.is_none() {
+        return Ok(positions);
+    }
+    let head = head(&mut *conn, shard).await?;
+    if let Some(from) = from {
+        positions.start = first_at(conn, shard, from, head).await?;
+    }
+    if let Some(to) = to {
+        positions.end = first_at(conn, shard, to, head).await?;
+    }
+    Ok(positions)
 }
 
 /// Returns the changes that the stored counts of an account, or of all accounts, do not include.
