@@ -125,13 +125,14 @@ async fn a_small_copy_of_an_image_is_made_once_and_goes_with_the_image() {
     let set = put(&node, &id, "image/png", original.clone()).await.data(200);
     let url = path(&set["image_url"]);
     let mut etags = vec![];
-    for (size, most, width) in [("original", original.len(), 700), ("preview", 128 << 10, 640), ("thumbnail", 12 << 10, 224)] {
+    for (size, most, max_width) in [("original", original.len(), 700), ("preview", 64 << 10, 640), ("thumbnail", 6 << 10, 224)] {
         let answer = node.by(&setup.client, "GET", &format!("{url}?size={size}")).send().await.unwrap();
         assert_eq!(answer.status().as_u16(), 200);
         let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
         let bytes = answer.bytes().await.unwrap();
         assert!(bytes.len() <= most, "{size}: {}", bytes.len());
-        assert_eq!(image::load_from_memory(&bytes).unwrap().width(), width, "{size}");
+        let width = image::load_from_memory(&bytes).unwrap().width();
+        assert!((max_width / 3..=max_width).contains(&width), "{size}: {width} px");
         let known = node.by(&setup.client, "GET", &format!("{url}?size={size}")).header("If-None-Match", &etag);
         assert_eq!(known.send().await.unwrap().status().as_u16(), 304);
         etags.push(etag);

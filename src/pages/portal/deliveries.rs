@@ -141,6 +141,7 @@ fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&R
         h2 { "Attempts" }
         @if detail.attempts.is_empty() { (table::empty("No attempt was made yet.", None)) } @else { (attempts(&detail.attempts)) }
         h2 { "Latest response of your endpoint" }
+        p.quiet { "Of each delivery, the body of the latest response is kept. The table has the status of every attempt." }
         @match &detail.response_body {
             Some(text) if !text.is_empty() => (excerpt(text)),
             _ => p.quiet { "No body, or it is no longer kept." },

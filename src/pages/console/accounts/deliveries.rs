@@ -105,6 +105,7 @@ async fn show(visit: Visit) -> PageResult {
         @if detail.attempts.is_empty() { (table::empty("No attempt was made yet, or they are no longer kept.", None)) }
         @else { (attempts(&detail.attempts)) }
         h2 { "Latest response of the endpoint" }
+        p.quiet { "Of each delivery, the body of the latest response is kept. The table has the status of every attempt." }
         @match &detail.response_body {
             Some(text) if !text.is_empty() => (excerpt(text)),
             _ => p.quiet { "No body, or it is no longer kept." },
