@@ -64,7 +64,7 @@ const QUERIES: &[(&str, &str)] = &[
     ("/portal/orders", "to=2020-01-01"),
     ("/portal/orders", "from=2020-01-01"),
     ("/portal/wallets/{id}", "from=2020-01-01"),
-    ("/portal/wallets/{id}", "to=2020-01-01&category=ORDER_DEBIT"),
+    ("/portal/wallets/{id}", "to=2020-01-01&category=ORDER"),
     ("/portal/payouts", "to=2020-01-01"),
     ("/portal/webhooks/deliveries", "status=failed"),
     ("/portal/webhooks/{id}/explanation", "order_id=500000"),

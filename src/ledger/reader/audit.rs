@@ -72,11 +72,17 @@ impl Criteria {
         self.subject.is_some() || self.indexed_types().is_some() && !self.by_actor_or_account()
     }
 
-    /// Returns the statement that reads the newest events after one position, up to another one.
-    fn select(&self, shard: ShardId, (after, upto): (Position, Position), limit: usize) -> QueryBuilder<Postgres> {
+    /// Returns the statement that reads the newest events after one position, up to another one, given the SQL of the shard.
+    fn select(
+        &self,
+        shard_sql: &'static str,
+        shard: ShardId,
+        (after, upto): (Position, Position),
+        limit: usize,
+    ) -> QueryBuilder<Postgres> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut query = QueryBuilder::new(select_events!("WHERE shard_id = "));
-        query.push_bind(shard);
+        let mut query = QueryBuilder::new(select_events!("WHERE "));
+        query.push(shard_sql).push(" = ").push_bind(shard);
         if let (true, None, Some(types)) = (self.is_indexed(), &self.subject, self.indexed_types()) {
             let types: Vec<String> = types.into_iter().map(ToOwned::to_owned).collect();
             query.push(" AND position = ANY (ARRAY(SELECT of_type.position FROM unnest(").push_bind(types);
@@ -157,7 +163,7 @@ pub async fn page(
         let left = limit - events.len();
         let found = match criteria.by_actor_or_account() && upto < to {
             true => within_ranges(pool, shard, (after, upto), criteria, left).await?,
-            false => criteria.select(shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
+            false => criteria.select("shard_id", shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
         };
         let is_full = found.len() >= left;
         events.extend(found);
@@ -172,7 +178,8 @@ pub async fn page(
 }
 
 /// Reads a window by the filters of the index `events_by_actor`. Only a bitmap scan reads the index, and the server cannot
-/// know that the filters exclude nearly all of the table. So the other ways to read a table are off.
+/// know that the filters exclude nearly all of the table. So the other ways to read a table are off, and a bitmap of the
+/// primary key is ruled out by a shard that no index has.
 async fn within_ranges(
     pool: &PgPool,
     shard: ShardId,
@@ -187,7 +194,8 @@ async fn within_ranges(
     )
     .execute(&mut *tx)
     .await?;
-    let found = criteria.select(shard, window, limit).build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+    let found =
+        criteria.select("(shard_id + 0)", shard, window, limit).build_query_as().persistent(false).fetch_all(&mut *tx).await?;
     tx.commit().await?;
     Ok(found)
 }
