@@ -19,7 +19,7 @@ import sys
 import textwrap
 
 # Schemas that no operation refers to, but that the libraries need.
-FURTHER = ["ErrorDetail", "RateLimitError", "WebhookEnvelope", "WebhookOrder"]
+FURTHER = ["ErrorDetail", "RateLimitError", "WebhookEnvelope", "WebhookLowBalance", "WebhookOrder", "WebhookPayout"]
 
 # Fields that must not appear in logs: secrets, and voucher codes.
 SECRETS = {
@@ -84,7 +84,9 @@ def simplify_field(owner, name, field):
 
 def simplify_schemas(schemas):
     # An envelope keeps its data as they are: event types that come later have other data.
-    schemas["WebhookEnvelope"]["properties"]["data"] = {"description": "State of the object right after the event."}
+    envelope = schemas["WebhookEnvelope"]["properties"]
+    envelope["data"] = {"description": "State of the object right after the event."}
+    envelope["event_type"] = {"$ref": "#/components/schemas/WebhookEventType", "description": envelope["event_type"]["description"]}
     schemas["EventPage"]["properties"]["events"]["items"] = {"$ref": "#/components/schemas/WebhookEnvelope"}
     for name in ("Delivery", "DeliveryDetail"):
         del schemas[name]["properties"]["payload"]["type"]

@@ -95,8 +95,9 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     .execute(&mut *conn)
     .await?;
     sqlx::query(
-        "INSERT INTO low_balance_notices (shard_id, position, wallet_id, account_id, currency, below, balance, fell_at, due)
-         SELECT $1, new.*, CASE WHEN new.fell_at > clock_timestamp() - interval '1 day' THEN new.fell_at END FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::numeric[],
+        "INSERT INTO low_balance_notices (shard_id, position, wallet_id, account_id, currency, below, balance, fell_at, due, is_unannounced)
+         SELECT $1, new.*, CASE WHEN new.fell_at > clock_timestamp() - interval '1 day' THEN new.fell_at END,
+            new.fell_at > clock_timestamp() - interval '1 day' FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::numeric[],
             $8::timestamptz[]) AS new (position, wallet_id, account_id, currency, below, balance, fell_at)
          ON CONFLICT (shard_id, position) DO NOTHING",
     )
@@ -173,11 +174,39 @@ pub async fn take_due(conn: &mut PgConnection, shard: ShardId, most: i64) -> Res
     .bind(most)
     .fetch_all(conn)
     .await?;
-    let notice = |row: NoticeRow| {
-        let NoticeRow { position, wallet_id, account_id, currency, below, balance, fell_at } = row;
-        Ok(Notice { position, wallet_id, account_id, currency, below: money(below)?, balance: money(balance)?, fell_at })
-    };
-    let mut notices = rows.into_iter().map(notice).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut notices = rows.into_iter().map(Notice::try_from).collect::<Result<Vec<_>, sqlx::Error>>()?;
     notices.sort_unstable_by_key(|notice| notice.position);
     Ok(notices)
+}
+
+impl TryFrom<NoticeRow> for Notice {
+    type Error = sqlx::Error;
+
+    fn try_from(row: NoticeRow) -> Result<Notice, sqlx::Error> {
+        let NoticeRow { position, wallet_id, account_id, currency, below, balance, fell_at } = row;
+        Ok(Notice { position, wallet_id, account_id, currency, below: money(below)?, balance: money(balance)?, fell_at })
+    }
+}
+
+/// Returns notices that the log does not announce yet, oldest first.
+pub async fn unannounced(pool: &PgPool, shard: ShardId, most: i64) -> Result<Vec<Notice>, sqlx::Error> {
+    let rows: Vec<NoticeRow> = sqlx::query_as(
+        "SELECT position, wallet_id, account_id, currency, below, balance, fell_at FROM low_balance_notices
+         WHERE shard_id = $1 AND is_unannounced ORDER BY position LIMIT $2",
+    )
+    .bind(shard)
+    .bind(most)
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(Notice::try_from).collect()
+}
+
+/// Records that the log announces a notice.
+pub async fn announced(pool: &PgPool, shard: ShardId, position: Position) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE low_balance_notices SET is_unannounced = false WHERE shard_id = $1 AND position = $2")
+        .bind(shard)
+        .bind(position)
+        .execute(pool)
+        .await?;
+    Ok(())
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
 use super::wake::Addressee;
-use super::{Ledger, connect};
+use super::{Ledger, connect, low_balance as low_balances};
 use crate::telemetry::Metrics;
 
 /// Largest number of events per transaction. Events with many deliveries make it smaller.
@@ -134,6 +134,11 @@ impl Projector {
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to derive notices of low balances; retrying");
                     }
+                }
+                heartbeat.beat();
+                match connect::within(DEADLINE, low_balances::announce(&self.ledger, shard)).await {
+                    Ok(notices) => is_behind |= notices > 0,
+                    Err(error) => tracing::warn!(shard, %error, "failed to announce low balances; retrying"),
                 }
             }
             if is_behind {
@@ -288,7 +293,9 @@ impl Folded {
 /// not exist and was just created.
 async fn hold(conn: &mut PgConnection, shard: ShardId, projection: &'static str) -> Result<Option<Position>, sqlx::Error> {
     let held = sqlx::query_scalar(
-        "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
+        // The setting says that this node delivers all event types (migration 0048).
+        "SELECT position FROM projection_checkpoints, set_config('ledger.webhook_events', 'further', true)
+         WHERE shard_id = $1 AND projection = $2 FOR UPDATE OF projection_checkpoints SKIP LOCKED",
     )
     .bind(shard)
     .bind(projection)

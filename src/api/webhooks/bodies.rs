@@ -22,6 +22,11 @@ use crate::secrets::seal::Secret;
 /// - `order.partially_delivered`: some units of the order are delivered.
 /// - `order.delivered`: all units of the order are delivered.
 /// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+/// - `payout.requested`: a payout was requested and debited from the wallet.
+/// - `payout.paid`: the money of the payout was sent.
+/// - `payout.failed`: the money could not be sent, and was returned to the wallet.
+/// - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+/// - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Enum, Serialize)]
 #[oai(rename = "WebhookEventType")]
 pub enum Event {
@@ -45,6 +50,26 @@ pub enum Event {
     #[oai(rename = "order.cancelled")]
     #[serde(rename = "order.cancelled")]
     Cancelled,
+    /// The payout was requested and debited from the wallet.
+    #[oai(rename = "payout.requested")]
+    #[serde(rename = "payout.requested")]
+    PayoutRequested,
+    /// The money was sent.
+    #[oai(rename = "payout.paid")]
+    #[serde(rename = "payout.paid")]
+    PayoutPaid,
+    /// The money could not be sent, and was returned to the wallet.
+    #[oai(rename = "payout.failed")]
+    #[serde(rename = "payout.failed")]
+    PayoutFailed,
+    /// The payout was cancelled, and the money was returned to the wallet.
+    #[oai(rename = "payout.cancelled")]
+    #[serde(rename = "payout.cancelled")]
+    PayoutCancelled,
+    /// The balance fell below the amount that is set for notices about it.
+    #[oai(rename = "wallet.low_balance")]
+    #[serde(rename = "wallet.low_balance")]
+    LowBalance,
 }
 
 impl Event {
@@ -61,6 +86,11 @@ impl From<EventType> for Event {
             EventType::OrderDelivered => Self::Delivered,
             EventType::OrderPartiallyDelivered => Self::PartiallyDelivered,
             EventType::OrderCancelled => Self::Cancelled,
+            EventType::PayoutRequested => Self::PayoutRequested,
+            EventType::PayoutPaid => Self::PayoutPaid,
+            EventType::PayoutFailed => Self::PayoutFailed,
+            EventType::PayoutCancelled => Self::PayoutCancelled,
+            EventType::WalletLowBalance => Self::LowBalance,
         }
     }
 }
@@ -73,6 +103,11 @@ impl From<Event> for EventType {
             Event::Delivered => Self::OrderDelivered,
             Event::PartiallyDelivered => Self::OrderPartiallyDelivered,
             Event::Cancelled => Self::OrderCancelled,
+            Event::PayoutRequested => Self::PayoutRequested,
+            Event::PayoutPaid => Self::PayoutPaid,
+            Event::PayoutFailed => Self::PayoutFailed,
+            Event::PayoutCancelled => Self::PayoutCancelled,
+            Event::LowBalance => Self::WalletLowBalance,
         }
     }
 }

@@ -129,6 +129,7 @@ commands! {
     erasure::Erase,
     ip_blocks::LiftIpBlock,
     log::RecordLogIncident,
+    low_balance::AnnounceLowBalance,
     low_balance::SetLowBalanceNotice,
     operators::AdmitOperatorUser,
     operators::ChangeOperatorUser,

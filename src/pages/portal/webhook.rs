@@ -9,12 +9,17 @@ use crate::pages::visit::Visit;
 use ledger_events::user::UserRole;
 
 /// Types of events that a webhook can subscribe to, with their occasions.
-pub const EVENTS: [(&str, &str); 5] = [
+pub const EVENTS: [(&str, &str); 10] = [
     ("order.created", "An order is placed"),
     ("order.pending", "Fulfilment starts"),
     ("order.partially_delivered", "Some units are delivered"),
     ("order.delivered", "All units are delivered"),
     ("order.cancelled", "An order is cancelled"),
+    ("payout.requested", "A payout is requested"),
+    ("payout.paid", "The money of a payout is sent"),
+    ("payout.failed", "A payout fails, and the money returns"),
+    ("payout.cancelled", "A payout is cancelled, and the money returns"),
+    ("wallet.low_balance", "A balance falls below the amount of its notice"),
 ];
 /// Path of the list that has all webhooks of an account.
 pub const ALL: &str = "/api/v1/webhooks?limit=100";

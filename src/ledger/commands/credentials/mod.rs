@@ -51,7 +51,7 @@ fn usable(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Cred
 fn require_permission(batch: &Batch, account_id: AccountId, context: &CommandContext<'_>) -> Result<(), Rejection> {
     match context.origin.actor {
         Actor::Credential(_) | Actor::User(_) => require_active(batch, account_id),
-        Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox => {
+        Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox | Actor::Service => {
             batch.streams.accounts.find(account_id).map(drop)
         }
     }

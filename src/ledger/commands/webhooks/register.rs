@@ -32,8 +32,9 @@ impl Handler for RegisterWebhook {
         let alive = batch.streams.webhooks.values().filter(|w| w.account_id == account_id && !w.is_deleted).count();
         let credential = credential_id.and_then(|id| batch.streams.credentials.get(id));
         let (name, url) = (Salted::new(&self.name), Salted::new(&self.url));
-        let events = self.events.clone();
-        let asked = WebhookRegistered { account_id, credential_id, events, name_hash: name.hash(), url_hash: url.hash() };
+        let (events, further_events) = WebhookEventType::split(self.events.clone());
+        let asked =
+            WebhookRegistered { account_id, credential_id, events, name_hash: name.hash(), url_hash: url.hash(), further_events };
         let event = webhook::register(account, alive, credential, asked)?;
 
         let id = batch.streams.webhooks.next_id()?;

@@ -64,13 +64,15 @@ impl Handler for UpdateWebhook {
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
         let (account_id, id, link) = (self.account_id, self.webhook_id, self.change.link.as_ref());
         let (name, url) = (self.change.name.as_ref().map(Salted::new), self.change.url.as_ref().map(Salted::new));
+        let (events, further_events) = self.change.events.clone().map(WebhookEventType::split).unzip();
         let update = WebhookUpdated {
-            events: self.change.events.clone(),
+            events,
             is_active: self.change.is_active,
             name_hash: name.as_ref().map(Salted::hash),
             url_hash: url.as_ref().map(Salted::hash),
             token_hash: None,
             credential_id: link.map(|link| link.credential_id),
+            further_events,
         };
         let event = decide(batch, account_id, id, WebhookCommand::Update(update))?;
         let linked = batch.streams.webhooks.get(id).and_then(|webhook| webhook.credential_id);

@@ -43,7 +43,7 @@ async fn list(visit: Visit) -> PageResult {
     let may_change = may(&visit, UserRole::Operator);
     let body = html! {
         (layout::live(&visit))
-        p { "A webhook tells your systems of each event of your orders, with a signed HTTP request." }
+        p { "A webhook tells your systems of each event of your orders, payouts and wallets, with a signed HTTP request." }
         p.actions {
             @if may_change && !webhooks.items.is_empty() { a.button href="/portal/webhooks/new" { "Set up a webhook" } }
             a.button.plain href="/portal/webhooks/deliveries" { "Deliveries" }
