@@ -26,7 +26,7 @@ SECRETS = {
     "access_token", "api_secret", "card_number", "claim_url", "current_password", "new_password", "otp", "otpauth_url",
     "password", "pin", "recovery_codes", "refresh_token", "secret", "signing_secret", "token",
 }  # fmt: skip
-SECRET_TEXTS = {("SentMail", "text")}
+SECRET_TEXTS = {("SentMail", "text"), ("WebhookHeader", "value")}
 
 INTEGERS = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 INITIALISMS = {"Api": "API", "Id": "ID", "Ids": "IDs", "Ip": "IP", "Otp": "OTP", "Otpauth": "OTPAuth", "Url": "URL"}

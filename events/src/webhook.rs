@@ -23,6 +23,9 @@ pub struct WebhookRegistered {
     pub url_hash: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further_events: Vec<WebhookEventType>,
+    /// Salted hash of the custom headers, if there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_hash: Option<String>,
 }
 
 /// A change of a webhook. Absent fields stay unchanged.
@@ -42,6 +45,9 @@ pub struct WebhookUpdated {
     /// Types that are not of orders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub further_events: Option<Vec<WebhookEventType>>,
+    /// Salted hash of the custom headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_hash: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

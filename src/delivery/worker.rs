@@ -212,6 +212,7 @@ impl Worker {
             secret: target.secret.expose(),
             // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
             timestamp: claimed.clock.now().timestamp(),
+            custom_headers: &target.headers,
             body: claimed.payload.clone(),
         };
         self.sender.send(delivery).await

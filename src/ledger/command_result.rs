@@ -144,6 +144,8 @@ pub struct WebhookView {
     pub name: Secret,
     pub url: Secret,
     pub token: Option<Secret>,
+    /// Custom headers, as JSON.
+    pub headers: Option<Secret>,
 }
 
 /// A beneficiary with the public details of the person.

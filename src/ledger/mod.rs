@@ -46,6 +46,7 @@ pub mod texts;
 pub mod timeline;
 pub mod user_security;
 mod wake;
+pub mod webhook_headers;
 pub(crate) mod write;
 mod writer;
 

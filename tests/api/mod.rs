@@ -44,4 +44,5 @@ mod statistics;
 mod stock;
 mod two_factor;
 mod users;
+mod webhook_headers;
 mod webhooks;

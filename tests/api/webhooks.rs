@@ -33,7 +33,8 @@ async fn a_webhook_is_created_changed_and_deleted() {
     let view = node.client(&client, "GET", &path, Value::Null).await.data(200);
     let expected = json!({
         "id": created["id"], "name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"],
-        "credential_id": null, "is_active": true, "created_at": created["created_at"], "updated_at": created["created_at"],
+        "credential_id": null, "header_names": [], "is_active": true, "created_at": created["created_at"],
+        "updated_at": created["created_at"],
     });
     assert_eq!(view, expected);
     let list = node.client(&client, "GET", "/webhooks", Value::Null).await;

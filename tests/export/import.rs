@@ -181,6 +181,7 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
         name: Secret::new("new"),
         url: Secret::new("https://example.com/new"),
         events: vec![WebhookEventType::OrderCreated],
+        headers: None,
         credential_id: None,
         new_secret: random_secret(),
     };

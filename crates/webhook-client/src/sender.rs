@@ -25,6 +25,7 @@ use url::{Host, Url};
 
 use super::address::{AddressFilter, UrlRefused, check_url};
 use super::connections::{Connections, Origin, Trouble};
+use super::custom::CustomHeaders;
 use super::resolver::{Resolver, Unresolved};
 use super::signature::{sign, token_header_name};
 
@@ -95,6 +96,8 @@ pub struct Delivery<'a> {
     pub secret: &'a str,
     /// Time of sending, in Unix seconds.
     pub timestamp: i64,
+    /// Headers of the webhook's owner.
+    pub custom_headers: &'a CustomHeaders,
     /// Stored bytes of the payload, sent unchanged.
     pub body: Bytes,
 }
@@ -247,6 +250,8 @@ impl Sender {
         let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
         let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
         let mut headers = HeaderMap::with_capacity(16);
+        delivery.custom_headers.add_to(&mut headers);
+        // None of these can be replaced by a custom one.
         headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
         headers.extend(self.headers.sign(&delivery)?);
         let mut request = Request::new(Full::new(delivery.body));

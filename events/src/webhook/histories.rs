@@ -24,6 +24,7 @@ fn registered() -> impl Strategy<Value = WebhookRegistered> {
             name_hash: "n".into(),
             url_hash: "u".into(),
             further_events,
+            headers_hash: None,
         }
     })
 }

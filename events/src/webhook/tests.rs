@@ -18,6 +18,7 @@ fn webhook(changes: &[WebhookUpdated]) -> Webhook {
         name_hash: String::new(),
         url_hash: String::new(),
         further_events: vec![],
+        headers_hash: None,
     };
     let mut state = evolve(None, WebhookId(1), &registered.into(), &at(1));
     for (change, version) in changes.iter().zip(2..) {
@@ -161,6 +162,7 @@ fn registration_requires_an_active_account_below_its_limit_and_its_own_credentia
             name_hash: String::new(),
             url_hash: String::new(),
             further_events: vec![],
+            headers_hash: None,
         };
         let decided = register(account, alive, credential.as_ref(), asked.clone());
         assert_eq!(decided, expected.map_or(Ok(asked.into()), Err));

@@ -23,17 +23,21 @@ use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::commands::{self, CredentialLink, WebhookChange};
-use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
+use crate::ledger::texts::{self, WEBHOOK_HEADERS as HEADERS, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Secret, random_secret};
-use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, TestWebhook, WebhookTest, types};
+use bodies::{
+    ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, TestWebhook, WebhookTest, sealed, types,
+};
 pub use bodies::{Event, Webhook};
 pub use explanation::Explanations;
 pub use replays::{ReplayStatus, Replays};
 
 /// Renders the response without the `success`/`data` wrapper: the specification's only exception.
 fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
-    let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
+    let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token), .. }) = answer else {
+        return unrenderable();
+    };
     let body = serde_json::to_string(&RegisteredWebhook {
         id: webhook.id.0,
         name: name.expose().to_owned(),
@@ -82,14 +86,19 @@ fn tested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
 /// Returns a page of an account's webhooks, newest first, without deleted ones.
 pub async fn list_of(state: &ApiState, (shard, account): (ShardId, AccountId), page: Page) -> Result<Listed<Webhook>, ApiError> {
     let found = webhooks::list(state.ledger.pool(), shard, account, rows_of(page)).await?;
-    let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| [(NAME, webhook.id.0), (URL, webhook.id.0)]).collect();
+    let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| texts_of(webhook.id)).collect();
     let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
     Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
 }
 
-/// Adds a webhook's name and URL.
+/// Returns the keys of the texts that a webhook shows.
+fn texts_of(id: WebhookId) -> [(&'static str, i64); 3] {
+    [(NAME, id.0), (URL, id.0), (HEADERS, id.0)]
+}
+
+/// Adds a webhook's name, URL and headers.
 pub async fn with_texts(state: &ApiState, shard: ShardId, webhook: webhook::Webhook) -> Result<Webhook, ApiError> {
-    let wanted = [(NAME, webhook.id.0), (URL, webhook.id.0)];
+    let wanted = texts_of(webhook.id);
     let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
     Ok(Webhook::with_texts(webhook, &texts))
 }
@@ -132,6 +141,7 @@ impl Webhooks {
             url: Secret::new(request.url),
             events: types(request.events),
             credential_id,
+            headers: sealed(request.headers)?,
             new_secret: random_secret(),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
@@ -196,6 +206,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
+            headers: sealed(request.headers)?,
             visible: caller.visible_secrets(),
         };
         let command = commands::UpdateWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0), change };

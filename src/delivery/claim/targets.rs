@@ -8,9 +8,12 @@ use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::{CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::Row;
+use webhook_client::custom::CustomHeaders;
 
 use super::ClaimRequest;
 use crate::delivery::schedule::Clock;
+use crate::ledger::texts::WEBHOOK_HEADERS;
+use crate::ledger::webhook_headers;
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 
@@ -19,14 +22,18 @@ use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 pub struct Target {
     pub url: Secret,
     pub secret: Secret,
+    pub headers: CustomHeaders,
     /// Salted hash by which the log commits to the URL.
     pub(super) url_hash: String,
     pub(super) secret_hash: String,
+    /// Salted hash of the custom headers, if there are some.
+    pub(super) headers_hash: Option<String>,
 }
 
 impl PartialEq for Target {
     fn eq(&self, other: &Target) -> bool {
-        (&self.url_hash, &self.secret_hash) == (&other.url_hash, &other.secret_hash)
+        let hashes = |target: &Target| (target.url_hash.clone(), target.secret_hash.clone(), target.headers_hash.clone());
+        hashes(self) == hashes(other)
     }
 }
 
@@ -38,6 +45,8 @@ struct Sealed {
     url: Option<Vec<u8>>,
     token: Option<Vec<u8>>,
     signing_secret: Option<Vec<u8>>,
+    headers_salt: Option<Vec<u8>>,
+    headers: Option<Vec<u8>>,
 }
 
 impl Sealed {
@@ -53,7 +62,19 @@ impl Sealed {
         let url_hash = salted_hash(salt, url.expose());
         // A secret of 256 random bits needs no salt.
         let secret_hash = hex::encode(Sha256::digest(secret.expose().as_bytes()));
-        Ok(Target { url, secret, url_hash, secret_hash })
+        let (headers, headers_hash) = self.open_headers(keyring)?;
+        Ok(Target { url, secret, headers, url_hash, secret_hash, headers_hash })
+    }
+
+    fn open_headers(&self, keyring: &Keyring) -> Result<(CustomHeaders, Option<String>), SealError> {
+        let Some((salt, sealed)) = self.headers_salt.as_ref().zip(self.headers.as_ref()) else {
+            return Ok((CustomHeaders::default(), None));
+        };
+        let headers = keyring.open_text(WEBHOOK_HEADERS, self.webhook_id.0, sealed)?;
+        let opened = webhook_headers::open(&headers).ok_or(SealError::Unreadable)?;
+        let pairs = opened.iter().map(|header| (&*header.name, header.value.expose()));
+        let checked = CustomHeaders::new(pairs).map_err(|_| SealError::Unreadable)?;
+        Ok((checked, Some(salted_hash(salt, headers.expose()))))
     }
 }
 
@@ -111,12 +132,14 @@ impl Targets {
     ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
             "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, w.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
+                headers.salt AS headers_salt, headers.sealed AS headers,
                 (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
              FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
              LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
+             LEFT JOIN vault.texts headers ON headers.shard_id = $1 AND headers.kind = 'webhook.headers' AND headers.id = a.webhook_id
              LEFT JOIN vault.credentials c ON c.credential_id = w.credential_id
              CROSS JOIN LATERAL
                 (SELECT count(*) FROM delivery_state l WHERE wanted.is_bounded AND l.shard_id = $1

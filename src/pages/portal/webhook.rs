@@ -32,6 +32,8 @@ pub struct Webhook {
     pub url: String,
     pub events: Vec<String>,
     pub credential_id: Option<i64>,
+    #[serde(default)]
+    pub header_names: Vec<String>,
     pub is_active: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,

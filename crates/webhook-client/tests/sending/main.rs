@@ -18,6 +18,7 @@ use hyper::body::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
+use webhook_client::custom::CustomHeaders;
 use webhook_client::receiver::{
     Certificate, MAX_BODY_BYTES, Received, Receiver, ReceiverError, ReceiverResponse, ReceiverSettings,
 };
@@ -78,6 +79,7 @@ fn delivery(url: &str) -> Delivery<'_> {
         request_id: "req_1",
         secret: SECRET,
         timestamp: NOW,
+        custom_headers: CustomHeaders::none(),
         body: Bytes::from_static(BODY),
     }
 }

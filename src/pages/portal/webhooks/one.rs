@@ -6,7 +6,7 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{body, inputs, linkable, signing};
+use super::{body, headers, inputs, linkable, signing};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, new_key};
 use crate::pages::outcome::{PageResult, redirect};
@@ -180,6 +180,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
                     None => "a token of its own",
                 }
             }),
+            ("Headers of your own", html! { @if webhook.header_names.is_empty() { "none" } @else { (webhook.header_names.join(", ")) } }),
             ("Created", time(webhook.created_at)),
             ("Changed", time(webhook.updated_at)),
         ]))
@@ -189,6 +190,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
                 summary { "Edit this webhook" }
                 form method="post" action={ "/portal/webhooks/" (webhook.id) } {
                     (inputs(&fields))
+                    (headers(&fields, &webhook.header_names))
                     (signing(&fields, keys, webhook.credential_id))
                     button { "Save" }
                 }
