@@ -231,6 +231,7 @@ async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
                         event_type: "order.created",
                         request_id: "0190a000-0000-7000-8000-000000000000",
                         secret: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                        previous_secret: None,
                         timestamp: 1_800_000_000,
                         custom_headers: CustomHeaders::none(),
                         body: body.clone(),

@@ -223,6 +223,9 @@ pub struct SigningSecretRotated {
     /// MAC (hex) of the secret, under a key of the service. Absent from events of releases without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_mac: Option<String>,
+    /// Time up to which deliveries are signed with the replaced secret, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<DateTime<Utc>>,
 }
 
 /// A change of whether requests with this credential must be signed, from now on.

@@ -48,6 +48,9 @@ pub struct WebhookUpdated {
     /// Salted hash of the custom headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_hash: Option<String>,
+    /// Time up to which deliveries are signed with the replaced token, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_token_until: Option<DateTime<Utc>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,6 +182,7 @@ pub enum WebhookCommand {
     /// Replaces the standalone token. `token_hash` is the salted hash of the new one.
     RotateToken {
         token_hash: String,
+        previous_until: Option<DateTime<Utc>>,
     },
     Delete,
     /// Requests a test delivery with this id, of a type that the webhook is subscribed to. `None` means the first one.
@@ -241,8 +245,9 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
         WebhookCommand::RotateToken { .. } if webhook.credential_id.is_some() => {
             Err(Rejection::Conflict("the webhook's token is the signing secret of its credential: rotate that secret instead"))
         }
-        WebhookCommand::RotateToken { token_hash } => {
-            Ok(WebhookUpdated { token_hash: Some(token_hash), ..WebhookUpdated::default() }.into())
+        WebhookCommand::RotateToken { token_hash, previous_until: previous_token_until } => {
+            let token_hash = Some(token_hash);
+            Ok(WebhookUpdated { token_hash, previous_token_until, ..WebhookUpdated::default() }.into())
         }
         WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
         WebhookCommand::Test { delivery_id, event_type } => {

@@ -31,6 +31,7 @@ pub mod nodes;
 pub mod operator_users;
 pub mod operators;
 pub mod outbox;
+pub mod previous_secret;
 pub mod projector;
 mod read_set;
 pub mod reader;

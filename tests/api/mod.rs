@@ -45,4 +45,5 @@ mod stock;
 mod two_factor;
 mod users;
 mod webhook_headers;
+mod webhook_rotation;
 mod webhooks;

@@ -78,7 +78,7 @@ impl Shop {
         let new_secret = Secret::new("signing");
         let is_required = true;
         self.run(commands::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
-        self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret }).await;
+        self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret, previous_valid_hours: None }).await;
         let user_id = self.user(account_id, "a@example.com").await;
         self.user(account_id, "b@example.com").await;
         let change =

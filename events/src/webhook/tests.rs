@@ -33,7 +33,7 @@ fn switched(is_active: bool) -> WebhookUpdated {
 
 #[test]
 fn only_a_standalone_token_can_be_rotated_through_the_webhook() {
-    let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned() };
+    let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned(), previous_until: None };
     let before = webhook(&[switched(false)]);
     let rotated = decide(&before, rotate()).unwrap();
     let expected = WebhookUpdated { token_hash: Some("t".to_owned()), ..WebhookUpdated::default() };
@@ -111,7 +111,7 @@ fn a_deleted_webhook_is_not_found_and_receives_nothing() {
     for (command, expected) in [
         (WebhookCommand::Update(switched(true)), Rejection::NotFound),
         (WebhookCommand::Delete, Rejection::NotFound),
-        (WebhookCommand::RotateToken { token_hash: String::new() }, Rejection::NotFound),
+        (WebhookCommand::RotateToken { token_hash: String::new(), previous_until: None }, Rejection::NotFound),
         (WebhookCommand::Test { delivery_id: 5, event_type: None }, Rejection::WebhookInactive),
     ] {
         assert_eq!(decide(&deleted, command), Err(expected));

@@ -25,6 +25,13 @@ const HEADERS: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// Header of a delivery after a rotation.
+const PREVIOUS: (&str, &str, &str) = (
+    "X-Signature-Previous",
+    "string",
+    "Signature made with the secret before a rotation. Only for the time for which the rotation has asked.",
+);
+
 /// Returns an example body of each event that a webhook can subscribe to.
 pub fn webhook_examples() -> Vec<(&'static str, Value)> {
     examples().into_iter().map(|(event, _, _, example)| (event.as_str(), example)).collect()
@@ -76,7 +83,8 @@ const PAYOUTS: [(Event, &str, &str); 4] = [
 ];
 
 fn webhook(event: Event, schema: &str, text: &str, example: &Value) -> Value {
-    let parameter = |(name, kind, description): (&str, &str, &str)| json!({"name": name, "in": "header", "required": true, "description": description, "schema": {"type": kind}});
+    let header = |(name, kind, description): (&str, &str, &str), is_required: bool| json!({"name": name, "in": "header", "required": is_required, "description": description, "schema": {"type": kind}});
+    let parameters: Vec<Value> = HEADERS.map(|each| header(each, true)).into_iter().chain([header(PREVIOUS, false)]).collect();
     json!({"post": {
         "summary": text,
         "description": "Sent at least once to every active webhook that is subscribed to the event. The order of events is not \
@@ -85,7 +93,7 @@ fn webhook(event: Event, schema: &str, text: &str, example: &Value) -> Value {
         "operationId": format!("receive_{}", event.as_str().replace('.', "_")),
         "tags": ["Webhooks"],
         "security": [],
-        "parameters": HEADERS.map(parameter),
+        "parameters": parameters,
         "requestBody": {
             "required": true,
             "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example}}

@@ -10,10 +10,11 @@ use webhook_client::custom::{MAX_HEADERS, MAX_NAME_CHARACTERS, MAX_VALUE_CHARACT
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, body};
 use crate::api::limits::Reader;
-use crate::api::readers::{boolean, id, line, list, object, one_of, text};
+use crate::api::readers::{boolean, id, integer, line, list, object, one_of, text};
 use crate::api::reply::Plural;
 use crate::api::scalars::Timestamp;
 use crate::ledger::command_result::WebhookView;
+use crate::ledger::previous_secret::MAX_HOURS;
 use crate::ledger::texts::{Texts, WEBHOOK_HEADERS as HEADERS, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::webhook_headers;
 use crate::secrets::seal::Secret;
@@ -313,6 +314,16 @@ pub struct DeletedWebhook {
     pub webhook_id: i64,
 }
 
+body! {
+    /// Details of a rotation.
+    #[derive(Object, Serialize)]
+    pub struct RotateToken {
+        /// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`. Without it,
+        /// they are signed with the new one alone.
+        pub previous_valid_hours: Option<i64> = optional(integer(1..=MAX_HOURS)),
+    }
+}
+
 /// The new token of a webhook. It is shown only in this response.
 #[derive(Object, Serialize)]
 pub struct RotatedToken {
@@ -320,6 +331,8 @@ pub struct RotatedToken {
     pub webhook_id: i64,
     /// Secret that signs the deliveries from now on. Store it safely: it is not shown again.
     pub token: String,
+    /// Time up to which deliveries are signed with the replaced token, too. Null if it stopped at once.
+    pub previous_valid_until: Option<Timestamp>,
     /// Time of the rotation.
     pub rotated_at: Timestamp,
 }

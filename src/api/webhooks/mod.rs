@@ -27,7 +27,8 @@ use crate::ledger::texts::{self, WEBHOOK_HEADERS as HEADERS, WEBHOOK_NAME as NAM
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Secret, random_secret};
 use bodies::{
-    ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, TestWebhook, WebhookTest, sealed, types,
+    ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotateToken, RotatedToken, TestWebhook, WebhookTest,
+    sealed, types,
 };
 pub use bodies::{Event, Webhook};
 pub use explanation::Explanations;
@@ -51,10 +52,13 @@ fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Erro
 }
 
 fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
-    let CommandResult::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
+    let CommandResult::Webhook(WebhookView { webhook, token: Some(token), previous_until, .. }) = answer else {
+        return unrenderable();
+    };
     let body = render(&RotatedToken {
         webhook_id: webhook.id.0,
         token: token.expose().to_owned(),
+        previous_valid_until: previous_until.map(Into::into),
         rotated_at: webhook.updated_at.into(),
     })?;
     Ok(StoredResponse { status: 200, body, is_secret: true })
@@ -218,6 +222,9 @@ impl Webhooks {
     ///
     /// Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
     /// response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
+    ///
+    /// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token, in the
+    /// header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks).
     #[oai(path = "/webhooks/:id/rotate-token", method = "post", operation_id = "rotate_webhook_token")]
     async fn rotate_token(
         &self,
@@ -228,12 +235,18 @@ impl Webhooks {
         /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
-        _no_fields: NoFields,
+        body: OptionalJson<RotateToken, true>,
     ) -> Result<NoStore<Stored<Data<RotatedToken>>>, ApiError> {
-        let caller = caller.0;
-        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/rotate-token", id.0), &(), rotated)?;
+        let (caller, request) = (caller.0, body.0);
+        let path = format!("/api/v1/webhooks/{}/rotate-token", id.0);
+        let previous_valid_hours = request.previous_valid_hours;
+        // A request without fields keeps the fingerprint that it had before there were any.
+        let idempotency = match previous_valid_hours {
+            None => key.of(&caller, &path, &(), rotated)?,
+            Some(_) => key.of(&caller, &path, &request, rotated)?,
+        };
         let (account_id, new_token) = (caller.account_id, random_secret());
-        let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token };
+        let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token, previous_valid_hours };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, rotated).map(NoStore)
     }

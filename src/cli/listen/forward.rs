@@ -263,6 +263,7 @@ impl Forwarder<'_> {
                 event_type: &named.event_type,
                 request_id: &request_id,
                 secret: self.secret.expose(),
+                previous_secret: None,
                 timestamp,
                 custom_headers: CustomHeaders::none(),
                 body: body.clone().into(),

@@ -12,7 +12,8 @@ use webhook_client::custom::CustomHeaders;
 
 use super::ClaimRequest;
 use crate::delivery::schedule::Clock;
-use crate::ledger::texts::WEBHOOK_HEADERS;
+use crate::ledger::previous_secret::PreviousSecret;
+use crate::ledger::texts::{CREDENTIAL_PREVIOUS_SECRET, WEBHOOK_HEADERS, WEBHOOK_PREVIOUS_TOKEN};
 use crate::ledger::webhook_headers;
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
@@ -22,6 +23,8 @@ use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 pub struct Target {
     pub url: Secret,
     pub secret: Secret,
+    /// Secret before a rotation, up to its end.
+    previous: Option<PreviousSecret>,
     pub headers: CustomHeaders,
     /// Salted hash by which the log commits to the URL.
     pub(super) url_hash: String,
@@ -32,8 +35,16 @@ pub struct Target {
 
 impl PartialEq for Target {
     fn eq(&self, other: &Target) -> bool {
+        let until = |target: &Target| target.previous.as_ref().map(|previous| previous.until);
         let hashes = |target: &Target| (target.url_hash.clone(), target.secret_hash.clone(), target.headers_hash.clone());
-        hashes(self) == hashes(other)
+        hashes(self) == hashes(other) && until(self) == until(other)
+    }
+}
+
+impl Target {
+    /// Returns the secret before a rotation, if it is still valid at a time in Unix seconds.
+    pub fn previous_at(&self, now: i64) -> Option<&Secret> {
+        self.previous.as_ref().filter(|previous| now < previous.until).map(|previous| &previous.secret)
     }
 }
 
@@ -45,6 +56,7 @@ struct Sealed {
     url: Option<Vec<u8>>,
     token: Option<Vec<u8>>,
     signing_secret: Option<Vec<u8>>,
+    previous: Option<Vec<u8>>,
     headers_salt: Option<Vec<u8>>,
     headers: Option<Vec<u8>>,
 }
@@ -63,7 +75,17 @@ impl Sealed {
         // A secret of 256 random bits needs no salt.
         let secret_hash = hex::encode(Sha256::digest(secret.expose().as_bytes()));
         let (headers, headers_hash) = self.open_headers(keyring)?;
-        Ok(Target { url, secret, headers, url_hash, secret_hash, headers_hash })
+        let previous = self.open_previous(keyring)?;
+        Ok(Target { url, secret, previous, headers, url_hash, secret_hash, headers_hash })
+    }
+
+    fn open_previous(&self, keyring: &Keyring) -> Result<Option<PreviousSecret>, SealError> {
+        let Some(sealed) = &self.previous else { return Ok(None) };
+        let (kind, id) = match self.credential_id {
+            Some(id) => (CREDENTIAL_PREVIOUS_SECRET, id.0),
+            None => (WEBHOOK_PREVIOUS_TOKEN, self.webhook_id.0),
+        };
+        PreviousSecret::open(&keyring.open_text(kind, id, sealed)?).map(Some).ok_or(SealError::Unreadable)
     }
 
     fn open_headers(&self, keyring: &Keyring) -> Result<(CustomHeaders, Option<String>), SealError> {
@@ -132,13 +154,15 @@ impl Targets {
     ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
             "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, w.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
-                headers.salt AS headers_salt, headers.sealed AS headers,
+                previous.sealed AS previous, headers.salt AS headers_salt, headers.sealed AS headers,
                 (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
              FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
              LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
+             LEFT JOIN vault.texts previous ON previous.shard_id = $1 AND previous.id = coalesce(w.credential_id, w.id)
+                AND previous.kind = CASE WHEN w.credential_id IS NULL THEN 'webhook.previous_token' ELSE 'credential.previous_secret' END
              LEFT JOIN vault.texts headers ON headers.shard_id = $1 AND headers.kind = 'webhook.headers' AND headers.id = a.webhook_id
              LEFT JOIN vault.credentials c ON c.credential_id = w.credential_id
              CROSS JOIN LATERAL

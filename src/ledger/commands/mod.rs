@@ -245,7 +245,7 @@ fn require_active(batch: &Batch, id: AccountId) -> Result<(), Rejection> {
     }
 }
 
-fn new_salt() -> Vec<u8> {
+pub(super) fn new_salt() -> Vec<u8> {
     rand::random::<[u8; 16]>().to_vec()
 }
 

@@ -4,6 +4,8 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::pages::form::Form;
+use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::badge;
 use crate::pages::visit::Visit;
 use ledger_events::user::UserRole;
@@ -21,6 +23,14 @@ pub const EVENTS: [(&str, &str); 10] = [
     ("payout.cancelled", "A payout is cancelled, and the money returns"),
     ("wallet.low_balance", "A balance falls below the amount of its notice"),
 ];
+/// The choice of the time for which a replaced secret signs deliveries, too.
+pub fn overlap() -> Markup {
+    let times = [("", "Not at all"), ("1", "For 1 hour"), ("24", "For 24 hours"), ("168", "For 7 days")];
+    let form = Form::default();
+    let fields = Filled { form: &form, refusal: None };
+    fields.select("previous_valid_hours", "Sign deliveries with the old one, too", &times, "In the header X-Signature-Previous.")
+}
+
 /// Path of the list that has all webhooks of an account.
 pub const ALL: &str = "/api/v1/webhooks?limit=100";
 

@@ -44,7 +44,7 @@ fn signing_secret<'a>(
     if let Some(sealed) = batch.streams.credentials.index.signing_secrets.get(&id) {
         return Ok((batch.keyring.open_text(SIGNING_SECRET, id.0, sealed)?, context));
     }
-    let kept = keep_signing_secret(batch, id, new_secret, &context)?;
+    let kept = keep_signing_secret(batch, id, new_secret, None, &context)?;
     Ok((new_secret.clone(), context.after(kept)))
 }
 
@@ -76,5 +76,5 @@ fn view(batch: &Batch, id: WebhookId, token: Option<Secret>) -> Decided {
     let name = batch.text(WEBHOOK_NAME, id.0)?.ok_or(SealError::Unreadable)?;
     let url = batch.text(WEBHOOK_URL, id.0)?.ok_or(SealError::Unreadable)?;
     let headers = batch.text(WEBHOOK_HEADERS, id.0)?;
-    Ok(CommandResult::Webhook(WebhookView { webhook, name, url, token, headers }))
+    Ok(CommandResult::Webhook(WebhookView { webhook, name, url, token, headers, previous_until: None }))
 }
