@@ -1,20 +1,23 @@
 """The Helm chart and the manifests rendered from it: linted by helm, held to the schemas of Kubernetes, and read as a cluster
 would read them. No cluster runs here."""
 
+import collections
 import contextlib
 import functools
 import http.client
+import os
 import pathlib
 import re
 import shutil
 import tomllib
+import urllib.parse
 
 import kubernetes_validate
 import yaml
 
 import compose
 import image
-from support import DEPLOY, REPOSITORY, Failed, delivered_order, expect, need, request, run
+from support import DEPLOY, REPOSITORY, Failed, delivered_order, directory, expect, need, request, run
 
 CHART = DEPLOY / "chart"
 VALUES = {name: CHART / "ci" / f"{name}-values.yaml" for name in ("kubernetes", "everything")}
@@ -35,8 +38,9 @@ def linted():
 
 
 def refusals():
-    """Without keys, and with a value that does not exist, nothing is rendered."""
-    for arguments, problem in (([], "set keys.existingSecret"), (["--set=replica=1"], "replica")):
+    """Without keys, with a certificate of no name, and with a value that does not exist, nothing is rendered."""
+    nameless = [f"--values={VALUES['kubernetes']}", "--set=tls.existingSecret=certificate"]
+    for arguments, problem in (([], "set keys.existingSecret"), (nameless, "set tls.serverName"), (["--set=replica=1"], "replica")):
         refused = run(need("helm"), "template", CHART, *arguments, check=False)
         expect(refused.returncode != 0 and problem in refused.stderr, f"helm template {arguments} said {refused.stderr}")
 
@@ -138,22 +142,96 @@ def settings(program):
     known = set(re.findall(r"\[env: ([A-Z_]+)[=\]]", help_text)) | {"LEDGER_URL"}
     expect(len(known) > 40, f"serve --help names only {len(known)} variables")
     files = [
-        DEPLOY / "compose.yaml", DEPLOY / "rewards-ledger.service", DEPLOY / "Dockerfile", DEPLOY / "debian/environment",
+        *(DEPLOY / name for name in ("compose.yaml", "compose/override.yaml", "rewards-ledger.service", "Dockerfile", "debian/environment")),
         *(CHART / "templates").iterdir(), *VALUES.values(), CHART / "values.yaml",
     ]
     for path in files:
-        unknown = set(re.findall(r"\b(?:LEDGER|DATABASE)_[A-Z_]+\b", path.read_text())) - known
+        unknown = set(re.findall(r"\b(?:DIRECT_)?(?:LEDGER|DATABASE)_[A-Z_]+\b", path.read_text())) - known
         expect(not unknown, f"{path.relative_to(DEPLOY)} sets {', '.join(sorted(unknown))}")
+
+
+def environment(template, secrets):
+    """Returns the variables of a pod's container as the kubelet sets them, with the Secrets' contents by key."""
+    found = {}
+    for variable in template["spec"]["containers"][0]["env"]:
+        reference = variable.get("valueFrom", {}).get("secretKeyRef")
+        if reference is None:
+            found[variable["name"]] = variable["value"]
+        elif reference["key"] in secrets or not reference.get("optional"):
+            found[variable["name"]] = secrets[reference["key"]]
+    return found
+
+
+def direct():
+    """Behind a pooler, every pod of the service's login has the direct URL, and the migration uses nothing else."""
+    manifests = rendered("everything")
+    secrets = {key: value for manifest in manifests if manifest["kind"] == "Secret" for key, value in manifest["stringData"].items()}
+    without = {key: value for key, value in secrets.items() if key != "direct-url"}
+    for name, template, _ in pods(manifests):
+        urls, own = (environment(template, known) for known in (secrets, without))
+        is_migration = urls["DATABASE_URL"] == secrets["owner-url"]
+        expected = None if is_migration else secrets["direct-url"]
+        expect(urls.get("DIRECT_DATABASE_URL") == expected, f"{name} has the direct URL {urls.get('DIRECT_DATABASE_URL')}")
+        expect("DIRECT_DATABASE_URL" not in own, f"{name} needs a direct URL")
+
+
+def certificate():
+    """With a certificate, the nodes' listeners, probes, services and commands speak HTTPS, and without one, HTTP."""
+    for values, scheme, port in (("everything", "https", 443), ("kubernetes", "http", 80)):
+        manifests = rendered(values)
+        nodes = [template for _, template, _ in pods(manifests) if "startupProbe" in template["spec"]["containers"][0]]
+        expect(len(nodes) == 2, f"there are {len(nodes)} kinds of nodes")
+        for template in nodes:
+            described, spec = template["spec"]["containers"][0], template["spec"]
+            schemes = {described[probe]["httpGet"]["scheme"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+            expect(schemes == {scheme.upper()}, f"probes of a node with the values '{values}' speak {schemes}")
+            variables = environment(template, collections.defaultdict(str))
+            host = urllib.parse.urlsplit(variables["LEDGER_URL"])
+            expect((host.scheme, host.port) == (scheme, 8081), f"commands in a pod use {variables['LEDGER_URL']}")
+            expect(("LEDGER_TLS_CERT" in variables) == (scheme == "https"), f"a node with the values '{values}' speaks another scheme")
+            if scheme == "https":
+                names = {name: alias["ip"] for alias in spec["hostAliases"] for name in alias["hostnames"]}
+                expect(names == {host.hostname: "127.0.0.1"}, f"a pod does not reach itself as {host.hostname}")
+                mounted = {mount["mountPath"]: mount["name"] for mount in described["volumeMounts"]}
+                volume = mounted[str(pathlib.PurePosixPath(variables["LEDGER_TLS_KEY"]).parent)]
+                secret = next(each["secret"]["secretName"] for each in spec["volumes"] if each["name"] == volume)
+                expect(secret == "certificate", f"a node reads its certificate from the Secret {secret}")
+        ports = {each["port"] for found in manifests if found["kind"] == "Service" for each in found["spec"]["ports"]}
+        expect(ports == {port, 8081}, f"services with the values '{values}' have the ports {ports}")
+    monitor = next(found for found in rendered("everything") if found["kind"] == "ServiceMonitor")
+    endpoint = monitor["spec"]["endpoints"][0]
+    expect(endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"], f"Prometheus scrapes with {endpoint}")
+
+
+def accepted(program):
+    """The program accepts the variables of each pod, and those that the samples for Compose and Debian suggest, together."""
+    url = "postgres://ledger_service@localhost/ledger"
+    examples = {"service-url": url, "direct-url": url, "owner-url": url}
+    found = {}
+    for values in VALUES:
+        manifests = rendered(values)
+        own = {key: value for each in manifests if each["kind"] == "Secret" for key, value in each["stringData"].items()}
+        for name, template, _ in pods(manifests):
+            found[f"{name} with the values '{values}'"] = environment(template, {**examples, **own})
+    lines = re.findall(r"^#([A-Z_]+)=(.*)$", (DEPLOY / "debian/environment").read_text(), re.MULTILINE)
+    expect("DIRECT_DATABASE_URL" in dict(lines), f"the file `environment` suggests {lines}")
+    found["the file `environment`"] = dict(lines)
+    for name, variables in compose.overridden().items():
+        suggested = {key: value for key, value in variables.items() if key != "LEDGER_CONFIG"}
+        found[f"the service {name} with compose/override.yaml"] = suggested
+    expect("DIRECT_DATABASE_URL" in compose.overridden()["api"], "compose/override.yaml suggests no direct URL")
+    with directory() as where:
+        empty = where / "empty.toml"
+        empty.touch()
+        for name, variables in found.items():
+            checked = run(program, "config", "check", empty, env={"PATH": os.environ["PATH"], **variables}, check=False)
+            expect(checked.returncode == 0, f"{name}: {checked.stdout}{checked.stderr}")
 
 
 def container(buildah, where, template, secrets, sockets):
     """A pod of the chart, with its settings and volumes as the kubelet makes them: root's, and open to the pod's group."""
     spec, group = template["spec"], template["spec"]["securityContext"]["fsGroup"]
-    described = spec["containers"][0]
-    settings = {}
-    for variable in described["env"]:
-        reference = variable.get("valueFrom", {}).get("secretKeyRef")
-        settings[variable["name"]] = secrets[reference["key"]] if reference else variable["value"]
+    described, settings = spec["containers"][0], environment(template, secrets)
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     mounted = {"/var/run/postgresql": sockets}
     for mount in described["volumeMounts"]:
@@ -218,5 +296,8 @@ def checks(program, report):
         report(f"selectors with the values '{values}' choose the right pods", selectors, values)
     report("the chart has every kind of object", complete)
     report("the chart is of the program's version", versions)
+    report("nodes behind a pooler know the direct URL", direct)
+    report("nodes with a certificate speak HTTPS, and those without one HTTP", certificate)
     report("the files set only settings that exist", settings, pathlib.Path(program).resolve())
+    report("the program accepts the settings of each pod, and those that samples suggest", accepted, pathlib.Path(program).resolve())
     report("the manifests in deploy/kubernetes are current", current)

@@ -19,13 +19,20 @@ NOBODY = pwd.getpwnam("nobody")
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
 
 
-def load():
-    """Returns compose.yaml with its anchors and merges resolved."""
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+def load(name="compose.yaml"):
+    """Returns compose.yaml, or another file, with its anchors and merges resolved."""
+    return yaml.safe_load((DEPLOY / name).read_text())
+
+
+def overridden():
+    """Returns the variables of each service that compose/override.yaml changes, as Compose merges the two files."""
+    own, changes = (load(name)["services"] for name in ("compose.yaml", "compose/override.yaml"))
+    return {name: own[name]["environment"] | service["environment"] for name, service in changes.items()}
 
 
 def specified():
-    """A parser that knows the specification reads the file, and rejects keys that do not exist."""
+    """A parser that knows the specification reads the files, and rejects keys that do not exist."""
+    compose_spec.PyCompose.from_yaml(yaml.safe_dump(load("compose/override.yaml")))
     resolved = yaml.safe_dump(load())
     compose_spec.PyCompose.from_yaml(resolved).validate()
     try:
@@ -131,5 +138,5 @@ def play(buildah, where):
 
 
 def checks(report):
-    report("compose.yaml follows its specification", specified)
+    report("compose.yaml and compose/override.yaml follow their specification", specified)
     report("compose.yaml names only files, volumes and versions that exist", references)

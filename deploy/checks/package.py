@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,9 +77,20 @@ def contents(package):
     expect(newest == fields["Version"], f"deploy/debian/changelog is about {newest}, not {fields['Version']}")
     expect("libc6" in fields["Depends"], f"the package depends on {fields['Depends']}")
     listed = run(dpkg, "--contents", package).stdout
-    documents = [f"usr/share/doc/rewards-ledger/{name}.md" for name in ("README", "runbook")]
-    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf", *documents):
+    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf", *documents()):
         expect(f"/{path}\n" in listed, f"the package lacks {path}")
+
+
+def documents():
+    """Returns where the package has the documents of deploy/, and every sample there to which one of them links."""
+    found = list(DEPLOY.glob("*.md"))
+    links = {link for document in found for link in re.findall(r"\]\(([^)#:]+)", document.read_text())}
+    # A chart, and Compose, need the sources beside them.
+    samples = [link for link in links if (DEPLOY / link).is_file() and link.split("/")[0] not in ("..", "chart", "compose", "compose.yaml")]
+    samples = [link for link in samples if not link.endswith((".md", ".toml"))]
+    expect("ha/patroni.yml" in samples and "nginx.conf" in samples, f"the documents link to {samples}")
+    folder = "usr/share/doc/rewards-ledger"
+    return [f"{folder}/{path.name}" for path in found] + [f"{folder}/examples/{sample}" for sample in samples]
 
 
 def linted(package):

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgPool, Transaction, replanned};
+use ledger_database::{PgConnection, PgPool, Transaction, replanned};
 use sqlx::{Encode, Postgres, QueryBuilder, Type};
 
 use crate::state::{Read, Row};
@@ -94,14 +94,29 @@ async fn fetch_once<R: Row>(
     page: Page,
 ) -> Result<Listed<R>, sqlx::Error> {
     let mut tx = planned_snapshot(pool).await?;
+    let total = count(&mut tx, conditions).await?;
+    let rows = rows(&mut tx, conditions, key, page).await?;
+    tx.commit().await?;
+    Ok(Listed { rows, total })
+}
+
+/// Counts the rows of a list. `conditions` are those of [`fetch`].
+pub async fn count(conn: &mut PgConnection, conditions: &impl Fn(&mut QueryBuilder<Postgres>)) -> Result<i64, sqlx::Error> {
     let mut count = QueryBuilder::new("SELECT count(*)");
     conditions(&mut count);
-    let total: i64 = count.build_query_scalar().fetch_one(&mut *tx).await?;
+    count.build_query_scalar().fetch_one(conn).await
+}
+
+/// Fetches the rows of a page. `conditions` and `key` are those of [`fetch`].
+pub async fn rows<R: Row>(
+    conn: &mut PgConnection,
+    conditions: &impl Fn(&mut QueryBuilder<Postgres>),
+    key: &'static str,
+    page: Page,
+) -> Result<Vec<R>, sqlx::Error> {
     let mut select = QueryBuilder::new(R::select());
     conditions(&mut select);
     select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
     select.push(" OFFSET ").push_bind(page.offset());
-    let rows = select.build_query_as().fetch_all(&mut *tx).await?.into_iter().map(|Read(row)| row).collect();
-    tx.commit().await?;
-    Ok(Listed { rows, total })
+    Ok(select.build_query_as().fetch_all(conn).await?.into_iter().map(|Read(row)| row).collect())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::wallet::{Direction, Movement, Wallet, WalletEvent, evolve};
 use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
 use rust_decimal::Decimal;
@@ -12,6 +12,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
 use crate::state::{Row, State, all, first, load_changed, select, state};
+use crate::totals::{self, AccountPeriod};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
 
@@ -278,6 +279,29 @@ pub struct TransactionFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
+impl TransactionFilter {
+    /// Returns the period if nothing else is filtered, so that the rows of its days have the number of movements.
+    fn period(&self) -> Option<AccountPeriod> {
+        let TransactionFilter {
+            account_id: account,
+            wallet_id: wallet,
+            direction: None,
+            category: None,
+            amount: None,
+            balance_after: None,
+            currency: None,
+            order_id: None,
+            reference: None,
+            created_from: from,
+            created_to: to,
+        } = *self
+        else {
+            return None;
+        };
+        Some(AccountPeriod { account, wallet, from, to })
+    }
+}
+
 /// Lists one page of an account's movements, newest first, with the total.
 pub async fn list_transactions(
     pool: &PgPool,
@@ -298,7 +322,17 @@ pub async fn list_transactions(
         page::equals(query, "reference", filter.reference.clone());
         page::between(query, "created_at", filter.created_from, filter.created_to);
     };
-    page::fetch(pool, conditions, "position", page).await
+    let list = async || {
+        let mut tx = page::planned_snapshot(pool).await?;
+        let total = match filter.period() {
+            Some(period) => totals::count(&mut tx, shard, period).await?,
+            None => page::count(&mut tx, &conditions).await?,
+        };
+        let rows = page::rows(&mut tx, &conditions, "position", page).await?;
+        tx.commit().await?;
+        Ok(Listed { rows, total })
+    };
+    replanned(list).await
 }
 
 /// Finds a transaction of any account in these shards, with its shard.

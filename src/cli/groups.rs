@@ -36,6 +36,7 @@ const SETTINGS: [(&str, &[&str]); 6] = [
             "database_url",
             "allow_plain_database",
             "migration_url",
+            "direct_url",
             "data_dir",
             "postgres_programs",
             "postgres_release",

@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// restored payloads.
 const ROUNDS: u32 = 144;
 /// Minimum number of bytes that a body counts for, so that many small ones are limited too.
-const SMALLEST_BODY: i64 = 256;
+const MIN_BODY_BYTES: i64 = 256;
 /// Minimum number of stored bytes before a webhook's bodies are trimmed between the rounds, however small the quota is.
 const MIN_TRIMMED: u64 = 1024 * 1024;
 
@@ -284,7 +284,7 @@ async fn trim(
         .bind(shard)
         .bind(webhook)
         .bind(i64::try_from(quota).unwrap_or(i64::MAX))
-        .bind(SMALLEST_BODY)
+        .bind(MIN_BODY_BYTES)
         .bind(BATCH_ROWS)
         .execute(pool)
         .await?;
@@ -316,7 +316,7 @@ impl Bodies {
     /// Counts the bytes of a stored body, and trims the webhook if it has stored its quota.
     pub(super) fn stored(&mut self, shard: ShardId, webhook: WebhookId, bytes: usize) {
         let stored = self.stored.entry((shard, webhook)).or_default();
-        *stored += (bytes as u64).max(SMALLEST_BODY.unsigned_abs());
+        *stored += (bytes as u64).max(MIN_BODY_BYTES.unsigned_abs());
         if *stored > self.quota.max(MIN_TRIMMED) {
             self.trim(shard, webhook);
         }

@@ -9,7 +9,7 @@ const CLIENTS: usize = 8_192;
 /// Maximum number of concurrent connections to the separate operator listener.
 pub const OPERATORS: usize = 128;
 /// Minimum number of client connections, even if few file descriptors are available.
-const FEWEST_CLIENTS: usize = 256;
+const MIN_CLIENTS: usize = 256;
 /// File descriptors reserved for everything else, such as Postgres and files.
 const OTHER_DESCRIPTORS: usize = 256;
 
@@ -21,7 +21,7 @@ pub fn share(config: &Config) -> (usize, usize) {
         true => config.delivery_in_flight as usize + KEPT_CONNECTIONS,
         false => 0,
     };
-    let (clients, fewest_clients) = if config.roles.include(Role::Api) { (CLIENTS, FEWEST_CLIENTS) } else { (0, 0) };
+    let (clients, min_clients) = if config.roles.include(Role::Api) { (CLIENTS, MIN_CLIENTS) } else { (0, 0) };
     let operators = if config.operator_listen.is_some() { OPERATORS } else { 0 };
     let needed = sends + clients;
     let others = OTHER_DESCRIPTORS + config.database_connections as usize + operators;
@@ -29,7 +29,7 @@ pub fn share(config: &Config) -> (usize, usize) {
     if allowed < needed {
         tracing::warn!(allowed, needed, "too few file descriptors (ulimit -n); limiting the number of connections");
     }
-    let sends = sends.min(allowed.saturating_sub(fewest_clients)).max(1);
+    let sends = sends.min(allowed.saturating_sub(min_clients)).max(1);
     (sends, clients.min(allowed.saturating_sub(sends)).max(1))
 }
 

@@ -262,7 +262,7 @@ impl Scene {
         self.shows(effect, key).await;
         let took = since.elapsed();
         for connection in silenced {
-            until(&format!("{name} is closed by the node"), async || connection.is_closed_by_client()).await;
+            until(&format!("{name} is closed by the node"), async || connection.has_ended()).await;
         }
         let says = format!("\"connection\":\"{name}\"");
         until(&format!("{name} is named in the log"), async || {

@@ -4,6 +4,7 @@ mod account;
 mod accounts;
 mod apart;
 mod faults;
+mod many_wallets;
 mod moment;
 mod statements;
 mod totals;

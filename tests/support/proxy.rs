@@ -53,12 +53,22 @@ pub struct Connection {
     statements: AtomicUsize,
     /// While set, bytes are read from both sides and not forwarded.
     is_silent: AtomicBool,
-    is_closed_by_client: AtomicBool,
+    /// Set when it ends. A silent connection ends only when its client closes it.
+    has_ended: AtomicBool,
+}
+
+/// Marks a connection as ended, however its relay ends: by the client, by the server, or by a cut.
+struct EndsWithRelay(Arc<Connection>);
+
+impl Drop for EndsWithRelay {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Connection {
-    pub fn is_closed_by_client(&self) -> bool {
-        self.is_closed_by_client.load(Ordering::SeqCst)
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
     }
 
     fn is_silent(&self) -> bool {
@@ -141,7 +151,7 @@ impl Proxy {
         let open = self.open.lock().unwrap();
         let silenced: Vec<_> = open
             .iter()
-            .filter(|connection| !connection.is_closed_by_client() && *connection.name.lock().unwrap() == name)
+            .filter(|connection| !connection.has_ended() && *connection.name.lock().unwrap() == name)
             .cloned()
             .collect();
         silenced.iter().for_each(|connection| connection.is_silent.store(true, Ordering::SeqCst));
@@ -156,7 +166,7 @@ impl Proxy {
     /// Returns the number of open connections of this `application_name` that are not silenced.
     pub fn heard(&self, name: &str) -> usize {
         let is_heard = |connection: &&Arc<Connection>| {
-            !connection.is_closed_by_client() && !connection.is_silent() && *connection.name.lock().unwrap() == name
+            !connection.has_ended() && !connection.is_silent() && *connection.name.lock().unwrap() == name
         };
         self.open.lock().unwrap().iter().filter(is_heard).count()
     }
@@ -182,6 +192,7 @@ impl Proxy {
 
     async fn relay(self, client: TcpStream, server: UnixStream) {
         let connection = Arc::new(Connection::default());
+        let _ends = EndsWithRelay(connection.clone());
         self.open.lock().unwrap().push(connection.clone());
         let answering = connection.clone();
         let (mut client_read, mut client_write) = client.into_split();
@@ -244,7 +255,6 @@ impl Proxy {
                 return;
             }
         }
-        connection.is_closed_by_client.store(true, Ordering::SeqCst);
     }
 }
 

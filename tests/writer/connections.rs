@@ -73,7 +73,7 @@ async fn a_caller_that_gives_up_on_a_silent_connection_loses_no_place_in_the_poo
     // The connection owes a rollback that gets no answer, and no caller waits for it.
     drop(holding);
     until("the pool works again", async || sqlx::query("SELECT 1").execute(&pool).await.is_ok()).await;
-    until("the silent connection is closed", async || silenced.is_closed_by_client()).await;
+    until("the silent connection is closed", async || silenced.has_ended()).await;
 
     // Now in the middle of a statement, whose caller waits.
     let silenced = proxy.silence("one").pop().unwrap();
@@ -86,7 +86,7 @@ async fn a_caller_that_gives_up_on_a_silent_connection_loses_no_place_in_the_poo
     })
     .await;
     let mut connection = connection.unwrap();
-    until("the connection without an answer is closed", async || silenced.is_closed_by_client()).await;
+    until("the connection without an answer is closed", async || silenced.has_ended()).await;
     assert_eq!(proxy.silence("one").len(), 1);
     let missed = sqlx::query("SELECT 1").execute(&mut *connection).await.unwrap_err();
     assert!(matches!(&missed, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut), "{missed}");

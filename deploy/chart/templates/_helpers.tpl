@@ -26,6 +26,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.database.existingSecret | default (printf "%s-database" (include "ledger.name" .)) }}
 {{- end }}
 
+{{- define "ledger.scheme" -}}
+{{ ternary "https" "http" (ne .Values.tls.existingSecret "") }}
+{{- end }}
+
+{{- define "ledger.servicePort" -}}
+{{ ternary 443 80 (ne .Values.tls.existingSecret "") }}
+{{- end }}
+
+{{- define "ledger.serverName" -}}
+{{ required "set tls.serverName to a name in the certificate" .Values.tls.serverName }}
+{{- end }}
+
+{{- /* The database of nodes and of the commands that the service's login may run. */}}
+{{- define "ledger.databaseUrls" -}}
+- name: DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "ledger.databaseSecret" . }}, key: service-url}}
+# Only behind PgBouncer in transaction mode.
+- name: DIRECT_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "ledger.databaseSecret" . }}, key: direct-url, optional: true}}
+{{- end }}
+
 {{- define "ledger.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -77,6 +98,10 @@ spec:
   serviceAccountName: {{ include "ledger.name" $ }}
   {{- include "ledger.podDefaults" $ | nindent 2 }}
   terminationGracePeriodSeconds: {{ $.Values.terminationGracePeriodSeconds }}
+  {{- if $.Values.tls.existingSecret }}
+  hostAliases:
+    - {ip: 127.0.0.1, hostnames: [{{ include "ledger.serverName" $ }}]}
+  {{- end }}
   topologySpreadConstraints:
     - maxSkew: 1
       topologyKey: kubernetes.io/hostname
@@ -96,13 +121,18 @@ spec:
         - {name: LEDGER_LISTEN, value: "0.0.0.0:8080"}
         - {name: LEDGER_OPERATOR_LISTEN, value: "0.0.0.0:8081"}
         # For `rewards-ledger admin` in the pod.
+        {{- if $.Values.tls.existingSecret }}
+        - {name: LEDGER_URL, value: "https://{{ include "ledger.serverName" $ }}:8081"}
+        - {name: LEDGER_TLS_CERT, value: /etc/rewards-ledger/tls/tls.crt}
+        - {name: LEDGER_TLS_KEY, value: /etc/rewards-ledger/tls/tls.key}
+        {{- else }}
         - {name: LEDGER_URL, value: "http://127.0.0.1:8081"}
+        {{- end }}
         - {name: LEDGER_MASTER_KEY_FILE, value: /etc/rewards-ledger/keys/master.key}
         - {name: LEDGER_LOG_KEY_FILE, value: /etc/rewards-ledger/keys/log.key}
         - {name: LEDGER_OPERATOR_TOKEN_FILE, value: /etc/rewards-ledger/keys/operator.token}
         - {name: LEDGER_DATA_DIR, value: /var/lib/rewards-ledger}
-        - name: DATABASE_URL
-          valueFrom: {secretKeyRef: {name: {{ include "ledger.databaseSecret" $ }}, key: service-url}}
+        {{- include "ledger.databaseUrls" $ | nindent 8 }}
         {{- range $name, $value := $.Values.settings }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
@@ -111,16 +141,16 @@ spec:
         - {name: operators, containerPort: 8081}
       # The node starts when the migration is done, which the first pods may have to wait for.
       startupProbe:
-        httpGet: {path: /healthz, port: operators}
+        httpGet: {path: /healthz, port: operators, scheme: {{ include "ledger.scheme" $ | upper }}}
         periodSeconds: 2
         failureThreshold: 60
       livenessProbe:
-        httpGet: {path: /healthz, port: operators}
+        httpGet: {path: /healthz, port: operators, scheme: {{ include "ledger.scheme" $ | upper }}}
         periodSeconds: 10
         timeoutSeconds: 5
         failureThreshold: 6
       readinessProbe:
-        httpGet: {path: /readyz, port: operators}
+        httpGet: {path: /readyz, port: operators, scheme: {{ include "ledger.scheme" $ | upper }}}
         periodSeconds: 5
         timeoutSeconds: 5
       lifecycle:
@@ -129,6 +159,9 @@ spec:
       volumeMounts:
         - {name: keys, mountPath: /etc/rewards-ledger/keys, readOnly: true}
         - {name: data, mountPath: /var/lib/rewards-ledger}
+        {{- if $.Values.tls.existingSecret }}
+        - {name: tls, mountPath: /etc/rewards-ledger/tls, readOnly: true}
+        {{- end }}
         {{- if $.Values.database.caConfigMap }}
         - {name: database-ca, mountPath: /etc/rewards-ledger/database, readOnly: true}
         {{- end }}
@@ -137,6 +170,10 @@ spec:
       secret: {secretName: {{ include "ledger.keysSecret" $ }}, defaultMode: 0440}
     {{- with .data }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with $.Values.tls.existingSecret }}
+    - name: tls
+      secret: {secretName: {{ . }}, defaultMode: 0440}
     {{- end }}
     {{- with $.Values.database.caConfigMap }}
     - name: database-ca

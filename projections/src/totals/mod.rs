@@ -4,6 +4,7 @@
 //! exact when other tables are damaged.
 
 mod bounds;
+mod count;
 mod read;
 mod spend;
 
@@ -19,6 +20,7 @@ use sqlx::PgExecutor;
 
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};
+pub use count::{AccountPeriod, count};
 pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
 pub use spend::{DaySpend, spend};
 

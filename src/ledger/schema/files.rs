@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 40] = migrations![
+const FILES: [(&str, &str); 41] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -55,6 +55,7 @@ const FILES: [(&str, &str); 40] = migrations![
     "0045_orders_by_client_reference"
     "0046_payouts_by_client_reference"
     "0047_refusals_of_every_origin"
+    "0048_events_by_type"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -40,12 +40,15 @@ pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Re
 
 /// Returns the denominations of which fewer vouchers are available than their threshold. Counts no further than the
 /// threshold.
+///
+/// Only an index-only scan makes the planner read the few products with thresholds by their index. So the statement looks up
+/// the thresholds by the product's id.
 pub async fn low(db: impl PgExecutor<'_>, shards: &[ShardId]) -> Result<BTreeSet<(ProductId, Money)>, sqlx::Error> {
     let low: Vec<(ProductId, Decimal)> = sqlx::query_as(concat!(
         "SELECT t.product_id, t.denomination
          FROM (SELECT p.id AS product_id, (s.value->>'denomination')::numeric AS denomination, (s.value->>'least')::integer AS least
-            FROM products p CROSS JOIN LATERAL json_array_elements(p.details->'stock_thresholds') AS s
-            WHERE p.details->'stock_thresholds' IS NOT NULL) AS t
+            FROM (SELECT id FROM products WHERE details->'stock_thresholds' IS NOT NULL) AS p
+            CROSS JOIN LATERAL json_array_elements((SELECT t.details->'stock_thresholds' FROM products t WHERE t.id = p.id)) AS s) AS t
          WHERE (SELECT count(*) FROM
             (SELECT FROM vault.vouchers
              WHERE shard_id = ANY($1) AND product_id = t.product_id AND denomination = t.denomination AND order_id IS NULL
