@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_indexes_hold_every_type_that_webhooks_receive() {
         let of_orders = include_str!("../../../migrations/0032_events_by_account.sql");
-        let further = include_str!("../../../migrations/0049_further_events_by_account.sql");
+        let further = include_str!("../../../migrations/0051_further_events_by_account.sql");
         for (migration, condition) in [(of_orders, of_orders!()), (further, further!())] {
             assert!(migration.contains(condition), "the condition of the index and of the queries differ");
             assert!(migration.contains(&format!("position >> {}", SEGMENT.ilog2())));

@@ -13,13 +13,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_subscriptions TO ledger_runtime;
 ALTER TABLE webhook_audience ADD COLUMN further_events text[] NOT NULL DEFAULT '{}';
 
 -- A projector of the last release would pass by events that it does not deliver. It waits for one of this release, which says
--- so in `ledger.webhook_events`.
+-- so in `ledger.webhook_events`. The audience is that of the checkpoint, so a webhook that unsubscribes later still counts.
 CREATE FUNCTION refuse_to_pass_further_events() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM events e WHERE e.shard_id = NEW.shard_id AND e.position > OLD.position AND e.position <= NEW.position
         AND (e.stream_type = 'webhook' AND e.data -> 'further_events' IS NOT NULL
             OR (e.stream_type = 'payout' OR e.stream_type = 'account' AND e.type = 'LowBalanceReached')
-                AND EXISTS (SELECT FROM webhook_subscriptions s WHERE s.shard_id = NEW.shard_id)))
+                AND EXISTS (SELECT FROM webhook_audience a WHERE a.shard_id = e.shard_id
+                    AND a.account_id = (e.metadata->>'account_id')::bigint AND a.further_events <> '{}')))
     THEN
         RAISE EXCEPTION 'a webhook is subscribed to event types that this node does not know; a node of a later release delivers them'
             USING ERRCODE = 'object_not_in_prerequisite_state';
