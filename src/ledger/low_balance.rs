@@ -40,7 +40,8 @@ pub async fn queue_mails(pool: &PgPool, keyring: &Keyring, shard: ShardId) -> Re
 /// Appends an event for each new notice, for webhooks and the event feed. Returns the number of notices; there may be more if
 /// it is not zero.
 ///
-/// Any number of nodes may do so concurrently, and again after a crash: a key makes each notice one event.
+/// Any number of nodes may do so concurrently, and again after a crash: a key makes each notice one event. The key is kept for a
+/// day, so the caller first brings the notices up to the head of the log, which tells those that it announces already.
 ///
 /// # Errors
 /// Any error of the database. The notices are then announced by a later call.
@@ -54,7 +55,7 @@ pub async fn announce(ledger: &Ledger, shard: ShardId) -> Result<usize, sqlx::Er
         let command = AnnounceLowBalance { account_id, reached };
         match ledger.submit(shard, command, origin, Some(once(shard, position))).await {
             Ok(_) | Err(WriteError::Rejected(_)) => {
-                announced(ledger.pool(), shard, position).await?;
+                announced(ledger.pool(), shard, &[position]).await?;
                 made += 1;
             }
             Err(error) => tracing::warn!(shard, position, %error, "failed to announce a low balance; retrying"),

@@ -1,9 +1,10 @@
 //! Events of payouts and wallets: what webhooks and the event feed receive of them.
 
 use ledger_events::webhook::WebhookEventType;
-use rewards_ledger::ledger::FIRST_SHARD;
+use rewards_ledger::ledger::commands::{self, WebhookChange};
 use rewards_ledger::ledger::low_balance::announce;
 use rewards_ledger::ledger::projector::ProjectionStep;
+use rewards_ledger::ledger::{FIRST_SHARD, reader};
 use serde_json::{Value, json};
 use webhook_client::receiver::{Received, ReceiverResponse};
 
@@ -123,7 +124,9 @@ async fn a_low_balance_arrives_once_for_each_fall() {
         node.project().await;
         // Two nodes, and one that has crashed before it recorded the first announcement.
         let (first, second) = tokio::join!(announce(&node.ledger, FIRST_SHARD), announce(&node.ledger, FIRST_SHARD));
-        (first.unwrap(), second.unwrap());
+        for done in [first, second] {
+            done.unwrap();
+        }
         sqlx::query("UPDATE low_balance_notices SET is_unannounced = true").execute(node.ledger.pool()).await.unwrap();
         announce(&node.ledger, FIRST_SHARD).await.unwrap();
         assert_eq!(announce(&node.ledger, FIRST_SHARD).await.unwrap(), 0);
@@ -156,6 +159,18 @@ async fn a_low_balance_arrives_once_for_each_fall() {
     let feed = node.client(&setup.client, "GET", "/events?types=wallet.low_balance", Value::Null).await.data(200);
     assert_eq!(feed["events"].as_array().unwrap().len(), 2);
     assert_eq!(feed["events"][0], *event);
+
+    // A node that derives the notices again, such as after an import, learns from the log that they are announced.
+    let head = node.head().await;
+    let mut admin = node.admin().await;
+    let forget = "TRUNCATE idempotency_keys, low_balance_watches, low_balance_notices;
+        UPDATE projection_checkpoints SET position = 0 WHERE projection = 'low_balance'";
+    sqlx::raw_sql(forget).execute(&mut admin).await.unwrap();
+    node.project().await;
+    let notices: i64 = sqlx::query_scalar("SELECT count(*) FROM low_balance_notices").fetch_one(&mut admin).await.unwrap();
+    assert_eq!(notices, 2);
+    assert_eq!(announce(&node.ledger, FIRST_SHARD).await.unwrap(), 0);
+    assert_eq!(node.head().await, head);
 }
 
 #[tokio::test]
@@ -187,21 +202,27 @@ async fn a_test_of_each_further_type_is_delivered() {
 #[tokio::test]
 async fn a_projector_that_does_not_know_a_type_does_not_pass_by_its_events() {
     let shop = Shop::open().await;
-    let advance = "UPDATE projection_checkpoints SET position = (SELECT position FROM log_head WHERE shard_id = 1)
-         WHERE projection = 'deliveries' AND shard_id = 1";
-    let old = async || sqlx::query(advance).execute(shop.pool()).await.map(|done| done.rows_affected());
+    let advance = "UPDATE projection_checkpoints SET position = $1 WHERE projection = 'deliveries' AND shard_id = 1";
+    let old = async |to: i64| sqlx::query(advance).bind(to).execute(shop.pool()).await.map(|done| done.rows_affected());
+    let head = async || reader::head(shop.pool(), SHARD).await.unwrap();
     shop.project().await;
     let to = shop.beneficiary().await;
     shop.payout(to, "1.00").await;
-    assert_eq!(old().await.unwrap(), 1, "no webhook hears of payouts");
-    shop.webhook_for(shop.customer.account_id, "https://example.com/hook", &[WebhookEventType::PayoutRequested]).await;
-    let refused = old().await.unwrap_err().to_string();
+    assert_eq!(old(head().await).await.unwrap(), 1, "no webhook hears of payouts");
+    let (webhook_id, _) =
+        shop.webhook_for(shop.customer.account_id, "https://example.com/hook", &[WebhookEventType::PayoutRequested]).await;
+    let refused = old(head().await).await.unwrap_err().to_string();
     assert!(refused.contains("event types that this node does not know"), "{refused}");
     shop.project().await;
     shop.order(1).await;
-    assert_eq!(old().await.unwrap(), 1, "an order's events are known");
+    assert_eq!(old(head().await).await.unwrap(), 1, "an order's events are known");
     shop.payout(to, "1.00").await;
-    assert!(old().await.is_err());
+    assert!(old(head().await).await.is_err());
+    // The payout came before the webhook ceased to hear of payouts.
+    let payout = head().await;
+    let change = WebhookChange { events: Some(vec![WebhookEventType::OrderCreated]), ..WebhookChange::default() };
+    shop.run(commands::UpdateWebhook { account_id: shop.customer.account_id, webhook_id, change }).await;
+    assert!(old(payout).await.is_err());
     while shop.projector().step(SHARD).await.unwrap() != ProjectionStep::Idle {}
     let made: i64 = sqlx::query_scalar("SELECT count(*) FROM deliveries").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(made, 1);
