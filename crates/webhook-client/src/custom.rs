@@ -12,8 +12,8 @@ pub const MAX_NAME_CHARACTERS: usize = 64;
 /// Maximum length of the value of a custom header.
 pub const MAX_VALUE_CHARACTERS: usize = 1_024;
 
-/// Names that HTTP, a proxy or the sender sets. A receiver must be able to rely on them.
-const RESERVED: [&str; 29] = [
+/// Names that HTTP, a proxy or the sender sets, so that a receiver can rely on them, and names that unlock metadata services.
+const RESERVED: [&str; 32] = [
     "accept-encoding",
     "baggage",
     "connection",
@@ -26,6 +26,8 @@ const RESERVED: [&str; 29] = [
     "host",
     "http2-settings",
     "keep-alive",
+    "metadata",
+    "metadata-flavor",
     "te",
     "traceparent",
     "tracestate",
@@ -34,6 +36,7 @@ const RESERVED: [&str; 29] = [
     "upgrade",
     "user-agent",
     "via",
+    "x-google-metadata-request",
     "x-event-id",
     "x-event-type",
     "x-real-ip",
@@ -45,7 +48,7 @@ const RESERVED: [&str; 29] = [
     "x-http-method-override",
 ];
 /// Beginnings of further reserved names.
-const RESERVED_PREFIXES: [&str; 3] = ["proxy-", "sec-", "x-forwarded-"];
+const RESERVED_PREFIXES: [&str; 4] = ["proxy-", "sec-", "x-aws-ec2-metadata-", "x-forwarded-"];
 /// End of the names of headers that carry a token of the sender.
 const TOKEN_SUFFIX: &str = "-webhook-token";
 
@@ -55,8 +58,8 @@ pub enum HeaderRefused {
     /// The name is no header name.
     #[error("must be the name of a header: 1 to 64 letters, digits, hyphens and underscores")]
     Name,
-    /// The name belongs to HTTP, to proxies or to the sender.
-    #[error("is set by HTTP, by proxies or by this service")]
+    /// The name belongs to HTTP, to proxies, to metadata services of clouds, or to the sender.
+    #[error("is reserved for HTTP, proxies, cloud metadata or this service")]
     Reserved,
     /// The value cannot be sent in a header.
     #[error("must be 1 to 1024 printable ASCII characters, without spaces at its ends")]
@@ -79,9 +82,11 @@ pub fn check_name(name: &str) -> Result<String, HeaderRefused> {
         return Err(HeaderRefused::Name);
     }
     let name = name.to_ascii_lowercase();
-    let is_reserved = RESERVED.contains(&&*name)
-        || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || (name.starts_with("x-") && name.ends_with(TOKEN_SUFFIX));
+    // Servers that pass headers on as variables (CGI, WSGI) do not tell an underscore from a hyphen.
+    let hyphenated = name.replace('_', "-");
+    let is_reserved = RESERVED.contains(&&*hyphenated)
+        || RESERVED_PREFIXES.iter().any(|prefix| hyphenated.starts_with(prefix))
+        || (hyphenated.starts_with("x-") && hyphenated.ends_with(TOKEN_SUFFIX));
     if is_reserved { Err(HeaderRefused::Reserved) } else { Ok(name) }
 }
 
@@ -152,6 +157,10 @@ mod tests {
             "X-Event-ID",
             "X-Shop-Webhook-Token",
             "Proxy-Authorization",
+            "X_Signature",
+            "x-shop_webhook-token",
+            "Metadata-Flavor",
+            "X-aws-ec2-metadata-token",
         ] {
             assert_eq!(check_name(name), Err(HeaderRefused::Reserved), "{name}");
         }
@@ -159,6 +168,7 @@ mod tests {
             assert_eq!(check_name(name), Err(HeaderRefused::Name), "{name}");
         }
         assert_eq!(check_name("Authorization").unwrap(), "authorization");
+        assert_eq!(check_name("X_Shop").unwrap(), "x_shop");
         assert_eq!(check_name(&"N".repeat(64)).unwrap(), "n".repeat(64));
     }
 

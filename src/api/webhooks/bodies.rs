@@ -166,8 +166,8 @@ body! {
     /// A header of your own that each delivery of a webhook carries.
     #[derive(Object, Serialize)]
     pub struct WebhookHeader {
-        /// Name of the header: letters, digits, hyphens and underscores. Headers of HTTP, of proxies and of the service itself are
-        /// refused.
+        /// Name of the header: letters, digits, hyphens and underscores. Upper and lower case are the same. Headers of HTTP, of
+        /// proxies, of cloud metadata and of the service itself are refused.
         pub name: String = required(header_name()),
         /// Value of the header: printable ASCII characters. It is never shown again.
         pub value: String = required(header_value()),
@@ -261,7 +261,7 @@ pub struct Webhook {
     pub events: Vec<Event>,
     /// Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
     pub credential_id: Option<i64>,
-    /// Names of the headers of your own that each delivery carries. Their values are never shown.
+    /// Names of the headers of your own that each delivery carries, in lower case. Their values are never shown.
     pub header_names: Vec<String>,
     /// Whether the webhook is active. An inactive webhook receives no events.
     pub is_active: bool,

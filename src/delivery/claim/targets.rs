@@ -8,13 +8,13 @@ use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::{CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::Row;
-use webhook_client::custom::CustomHeaders;
+use webhook_client::custom::{CustomHeaders, HeaderRefused, check_name};
 
 use super::ClaimRequest;
 use crate::delivery::schedule::Clock;
 use crate::ledger::previous_secret::PreviousSecret;
 use crate::ledger::texts::{CREDENTIAL_PREVIOUS_SECRET, WEBHOOK_HEADERS, WEBHOOK_PREVIOUS_TOKEN};
-use crate::ledger::webhook_headers;
+use crate::ledger::webhook_headers::{self, WebhookHeader};
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 
@@ -94,10 +94,15 @@ impl Sealed {
         };
         let headers = keyring.open_text(WEBHOOK_HEADERS, self.webhook_id.0, sealed)?;
         let opened = webhook_headers::open(&headers).ok_or(SealError::Unreadable)?;
-        let pairs = opened.iter().map(|header| (&*header.name, header.value.expose()));
-        let checked = CustomHeaders::new(pairs).map_err(|_| SealError::Unreadable)?;
+        let checked = sendable(&opened).map_err(|_| SealError::Unreadable)?;
         Ok((checked, Some(salted_hash(salt, headers.expose()))))
     }
+}
+
+/// Returns the headers to send: all but those whose names a later release has reserved.
+fn sendable(headers: &[WebhookHeader]) -> Result<CustomHeaders, HeaderRefused> {
+    let allowed = headers.iter().filter(|header| check_name(&header.name).is_ok());
+    CustomHeaders::new(allowed.map(|header| (&*header.name, header.value.expose())))
 }
 
 /// Returns whether a claim failed because this node lacks the current master key.
@@ -212,5 +217,17 @@ impl Targets {
             }
         }
         Ok(Some(Present { at, targets, leased: leased.collect() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_became_reserved_is_not_sent_and_hinders_no_delivery() {
+        let header = |name: &str| WebhookHeader { name: name.to_owned(), value: Secret::new("v") };
+        let sent = sendable(&[header("x-shop"), header("x-signature")]).unwrap();
+        assert_eq!(format!("{sent:?}"), "{\"x-shop\"}");
     }
 }
