@@ -1,10 +1,8 @@
 //! The secret before a rotation, for the time that its owner has chosen. Deliveries are signed with it, too, until then.
 
-use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::batch::Batch;
-use crate::secrets::seal::{SealError, Secret};
+use crate::secrets::seal::Secret;
 
 /// Longest time for which the secret before a rotation stays valid, in hours.
 pub const MAX_HOURS: i64 = 168;
@@ -29,25 +27,14 @@ impl PreviousSecret {
         let Stored { until, secret } = serde_json::from_str(text.expose()).ok()?;
         Some(PreviousSecret { until, secret: Secret::new(secret) })
     }
-}
 
-/// Keeps the secret that a rotation replaces for this many hours, or forgets the one that an earlier rotation has kept.
-/// Returns the time up to which it is valid.
-pub(super) fn keep(
-    batch: &mut Batch,
-    (kind, id): (&'static str, i64),
-    replaced: Option<&Secret>,
-    hours: Option<i64>,
-) -> Result<Option<DateTime<Utc>>, SealError> {
-    let kept = replaced.zip(hours).map(|(secret, hours)| (secret.expose(), batch.now + TimeDelta::hours(hours)));
-    if kept.is_none() && batch.text(kind, id)?.is_none() {
-        return Ok(None);
+    /// Returns the text as which the vault seals it.
+    ///
+    /// # Errors
+    /// An error of the serialization.
+    pub fn text(&self) -> Result<Secret, serde_json::Error> {
+        serde_json::to_string(&Stored { until: self.until, secret: self.secret.expose().to_owned() }).map(Secret::new)
     }
-    let (secret, until) = kept.map_or(("", 0), |(secret, until)| (secret, until.timestamp()));
-    let stored = Stored { until, secret: secret.to_owned() };
-    let text = serde_json::to_string(&stored).map_err(|_| SealError::Unreadable)?;
-    batch.keep_text(kind, id, super::commands::new_salt(), &Secret::new(text))?;
-    Ok(kept.map(|(_, until)| until))
 }
 
 #[cfg(test)]
@@ -56,7 +43,8 @@ mod tests {
 
     #[test]
     fn a_text_has_the_secret_and_its_end() {
-        let text = Secret::new(r#"{"until":1800000000,"secret":"old"}"#);
+        let text = PreviousSecret { until: 1_800_000_000, secret: Secret::new("old") }.text().unwrap();
+        assert_eq!(text.expose(), r#"{"until":1800000000,"secret":"old"}"#);
         let opened = PreviousSecret::open(&text).unwrap();
         assert_eq!((opened.until, opened.secret.expose()), (1_800_000_000, "old"));
         assert!(PreviousSecret::open(&Secret::new("old")).is_none());

@@ -15,6 +15,7 @@ mod low_balance;
 mod operators;
 mod orders;
 mod payouts;
+mod previous_secret;
 mod reconciliation;
 mod replays;
 mod users;
@@ -245,7 +246,7 @@ fn require_active(batch: &Batch, id: AccountId) -> Result<(), Rejection> {
     }
 }
 
-pub(super) fn new_salt() -> Vec<u8> {
+fn new_salt() -> Vec<u8> {
     rand::random::<[u8; 16]>().to_vec()
 }
 

@@ -3,7 +3,7 @@ use ledger_events::{AccountId, CredentialId};
 
 use super::{keep_signing_secret, own, usable};
 use crate::ledger::commands::prelude::*;
-use crate::ledger::previous_secret;
+use crate::ledger::commands::previous_secret;
 use crate::ledger::texts::CREDENTIAL_PREVIOUS_SECRET;
 use crate::secrets::SIGNING_SECRET;
 
@@ -63,7 +63,7 @@ impl Handler for RotateSigningSecret {
         let sealed = batch.streams.credentials.index.signing_secrets.get(&id);
         let replaced = sealed.map(|sealed| batch.keyring.open_text(SIGNING_SECRET, id.0, sealed)).transpose()?;
         let hours = self.previous_valid_hours;
-        let previous_until = previous_secret::keep(batch, (CREDENTIAL_PREVIOUS_SECRET, id.0), replaced.as_ref(), hours)?;
+        let previous_until = previous_secret::keep(batch, (CREDENTIAL_PREVIOUS_SECRET, id.0), replaced, hours)?;
         keep_signing_secret(batch, id, &self.new_secret, previous_until, &context.of_account(account_id))?;
         let signing_secret = Some(self.new_secret.clone());
         Ok(CommandResult::Signing { credential: own(batch, account_id, id)?, signing_secret, previous_until })

@@ -4,7 +4,7 @@ use ledger_events::{AccountId, WebhookId};
 use super::{append, decide, read_webhook, view};
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::commands::prelude::*;
-use crate::ledger::previous_secret;
+use crate::ledger::commands::previous_secret;
 use crate::ledger::texts::{WEBHOOK_PREVIOUS_TOKEN, WEBHOOK_TOKEN};
 
 /// Replaces the token of a standalone webhook, from the next delivery on. The result shows the new token.
@@ -32,7 +32,7 @@ impl Handler for RotateWebhookToken {
         decide(batch, self.account_id, id, rotate(None))?;
         let replaced = batch.text(WEBHOOK_TOKEN, id.0)?;
         let hours = self.previous_valid_hours;
-        let previous_until = previous_secret::keep(batch, (WEBHOOK_PREVIOUS_TOKEN, id.0), replaced.as_ref(), hours)?;
+        let previous_until = previous_secret::keep(batch, (WEBHOOK_PREVIOUS_TOKEN, id.0), replaced, hours)?;
         append(batch, self.account_id, id, rotate(previous_until), context)?;
         token.keep(batch, WEBHOOK_TOKEN, id.0)?;
         match view(batch, id, Some(self.new_token.clone()))? {
