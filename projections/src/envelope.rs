@@ -127,8 +127,8 @@ pub fn test_payload(
         WebhookEventType::WalletLowBalance => head.with(LowBalanceData {
             wallet_id: WalletId(0),
             currency: test_currency()?,
-            balance: test_money(95_00)?,
-            below: test_money(100_00)?,
+            balance: test_money(9_500)?,
+            below: test_money(10_000)?,
             fell_at: recorded_at,
         }),
     }
