@@ -24,6 +24,7 @@ use support::report::Report;
 use support::table::{self, in_millis, millis, thousands};
 use support::traffic::Traffic;
 use support::{Holdings, PATIENCE, Serve, arguments, count, until_made};
+use webhook_client::custom::CustomHeaders;
 use webhook_client::sender::{CONNECTION_LIFETIME, Delivery, Sender, SenderSettings};
 
 /// Default limit of deliveries that a worker has in flight to one webhook. The bare loop sends as many at once.
@@ -230,7 +231,9 @@ async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
                         event_type: "order.created",
                         request_id: "0190a000-0000-7000-8000-000000000000",
                         secret: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                        previous_secret: None,
                         timestamp: 1_800_000_000,
+                        custom_headers: CustomHeaders::none(),
                         body: body.clone(),
                     };
                     let is_sent = sender.send(delivery).await.succeeded();

@@ -154,6 +154,9 @@ type ChangeWebhook struct {
 	CredentialID *int64 `json:"credential_id,omitempty"`
 	// Event types that the webhook is subscribed to.
 	Events []WebhookEventType `json:"events,omitempty"`
+	// Headers of your own that each delivery carries from the next one on. They replace all earlier ones; an empty
+	// list removes them.
+	Headers []WebhookHeader `json:"headers,omitempty"`
 	// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
 	IsActive *bool `json:"is_active,omitempty"`
 	// Name of the webhook, for people to recognize it.
@@ -252,7 +255,8 @@ type Delivery struct {
 	ID int64 `json:"id"`
 	// Maximum number of attempts. When the last one fails, the delivery is `failed` for good.
 	MaxAttempts int32 `json:"max_attempts"`
-	// Unique identifier of the order that the event is about; 0 for a test delivery.
+	// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+	// wallets.
 	OrderID int64 `json:"order_id"`
 	// Webhook envelope: the JSON body that each attempt sends.
 	Payload json.RawMessage `json:"payload"`
@@ -286,7 +290,8 @@ type DeliveryDetail struct {
 	MaxAttempts int32 `json:"max_attempts"`
 	// Time at which the next attempt is due; null unless the status is `pending`.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	// Unique identifier of the order that the event is about; 0 for a test delivery.
+	// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+	// wallets.
 	OrderID int64 `json:"order_id"`
 	// Webhook envelope: the JSON body that each attempt sends.
 	Payload json.RawMessage `json:"payload"`
@@ -968,6 +973,8 @@ type RegisterWebhook struct {
 	// API credential to link: its signing secret becomes the token. Without it, the service generates a separate
 	// token. Linking requires the role owner, or a request made with that credential.
 	CredentialID *int64 `json:"credential_id,omitempty"`
+	// Headers of your own that each delivery carries, such as `Authorization`. At most 10.
+	Headers []WebhookHeader `json:"headers,omitempty"`
 }
 
 // RegisteredWebhook: A newly registered webhook. The token is shown only in this response.
@@ -1063,10 +1070,26 @@ type RequestPayout struct {
 	ClientReference *string `json:"client_reference,omitempty"`
 }
 
+// RotateSecret: Details of the rotation of a signing secret.
+type RotateSecret struct {
+	// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`.
+	// Without it, they are signed with the new one alone.
+	PreviousValidHours *int64 `json:"previous_valid_hours,omitempty"`
+}
+
+// RotateToken: Details of a rotation.
+type RotateToken struct {
+	// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`.
+	// Without it, they are signed with the new one alone.
+	PreviousValidHours *int64 `json:"previous_valid_hours,omitempty"`
+}
+
 // RotatedSecret: A rotated signing secret. It is shown only in this response.
 type RotatedSecret struct {
 	// Unique identifier of the API key.
 	CredentialID int64 `json:"credential_id"`
+	// Time up to which deliveries are signed with the replaced secret, too. Null if it stopped at once.
+	PreviousValidUntil *time.Time `json:"previous_valid_until"`
 	// Time of the rotation.
 	RotatedAt time.Time `json:"rotated_at"`
 	// The new signing secret. Requests with the API key, and deliveries of webhooks linked to it, are signed with it
@@ -1076,6 +1099,8 @@ type RotatedSecret struct {
 
 // RotatedToken: The new token of a webhook. It is shown only in this response.
 type RotatedToken struct {
+	// Time up to which deliveries are signed with the replaced token, too. Null if it stopped at once.
+	PreviousValidUntil *time.Time `json:"previous_valid_until"`
 	// Time of the rotation.
 	RotatedAt time.Time `json:"rotated_at"`
 	// Secret that signs the deliveries from now on. Store it safely: it is not shown again.
@@ -1182,6 +1207,11 @@ type TestWebhook struct {
 	// - `order.partially_delivered`: some units of the order are delivered.
 	// - `order.delivered`: all units of the order are delivered.
 	// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+	// - `payout.requested`: a payout was requested and debited from the wallet.
+	// - `payout.paid`: the money of the payout was sent.
+	// - `payout.failed`: the money could not be sent, and was returned to the wallet.
+	// - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+	// - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
 	EventType *WebhookEventType `json:"event_type,omitempty"`
 }
 
@@ -1334,6 +1364,8 @@ type Webhook struct {
 	CredentialID *int64 `json:"credential_id"`
 	// Event types that the webhook is subscribed to.
 	Events []WebhookEventType `json:"events"`
+	// Names of the headers of your own that each delivery carries, in lower case. Their values are never shown.
+	HeaderNames []string `json:"header_names"`
 	// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
 	ID int64 `json:"id"`
 	// Whether the webhook is active. An inactive webhook receives no events.
@@ -1381,6 +1413,11 @@ type WebhookEnvelope struct {
 // - `order.partially_delivered`: some units of the order are delivered.
 // - `order.delivered`: all units of the order are delivered.
 // - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+// - `payout.requested`: a payout was requested and debited from the wallet.
+// - `payout.paid`: the money of the payout was sent.
+// - `payout.failed`: the money could not be sent, and was returned to the wallet.
+// - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+// - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
 //
 // The service may send values that this version of the library does not know.
 type WebhookEventType string
@@ -1392,6 +1429,11 @@ const (
 	WebhookEventTypeOrderDelivered          WebhookEventType = "order.delivered"
 	WebhookEventTypeOrderPartiallyDelivered WebhookEventType = "order.partially_delivered"
 	WebhookEventTypeOrderCancelled          WebhookEventType = "order.cancelled"
+	WebhookEventTypePayoutRequested         WebhookEventType = "payout.requested"
+	WebhookEventTypePayoutPaid              WebhookEventType = "payout.paid"
+	WebhookEventTypePayoutFailed            WebhookEventType = "payout.failed"
+	WebhookEventTypePayoutCancelled         WebhookEventType = "payout.cancelled"
+	WebhookEventTypeWalletLowBalance        WebhookEventType = "wallet.low_balance"
 )
 
 // WebhookExplanation: Explanation of which events of an order a webhook received.
@@ -1402,6 +1444,29 @@ type WebhookExplanation struct {
 	OrderID int64 `json:"order_id"`
 	// Unique identifier of the webhook.
 	WebhookID int64 `json:"webhook_id"`
+}
+
+// WebhookHeader: A header of your own that each delivery of a webhook carries.
+type WebhookHeader struct {
+	// Name of the header: letters, digits, hyphens and underscores. Upper and lower case are the same. Headers of
+	// HTTP, of proxies, of cloud metadata and of the service itself are refused.
+	Name string `json:"name"`
+	// Value of the header: printable ASCII characters. It is never shown again.
+	Value Secret `json:"value"`
+}
+
+// WebhookLowBalance: Fall of a wallet's balance. New fields may be added; ignore unknown fields.
+type WebhookLowBalance struct {
+	// Balance right after the movement that made it fall.
+	Balance string `json:"balance"`
+	// Amount below which the balance fell.
+	Below string `json:"below"`
+	// Currency as an ISO 4217 code.
+	Currency string `json:"currency"`
+	// Time of the movement.
+	FellAt time.Time `json:"fell_at"`
+	// Unique identifier of the wallet.
+	WalletID int64 `json:"wallet_id"`
 }
 
 // WebhookOrder: State of an order right after the event. New fields may be added; ignore unknown fields.
@@ -1430,6 +1495,28 @@ type WebhookOrder struct {
 	Status OrderStatus `json:"status"`
 	// Detail of the status, or empty. New values may be added and are informational.
 	SubStatus string `json:"sub_status"`
+}
+
+// WebhookPayout: State of a payout right after the event. New fields may be added; ignore unknown fields.
+type WebhookPayout struct {
+	// Amount debited from the wallet.
+	Amount string `json:"amount"`
+	// Unique identifier of the beneficiary that receives the money.
+	BeneficiaryID int64 `json:"beneficiary_id"`
+	// Your own reference for the payout, as sent when it was requested.
+	ClientReference *string `json:"client_reference"`
+	// Time at which the payout was requested.
+	CreatedAt time.Time `json:"created_at"`
+	// Currency as an ISO 4217 code.
+	Currency string `json:"currency"`
+	// Unique identifier of the payout.
+	ID int64 `json:"id"`
+	// Time at which the payout became `PAID`, `FAILED` or `CANCELLED`; null until then.
+	SettledAt *time.Time `json:"settled_at"`
+	// Status of the payout.
+	Status PayoutStatus `json:"status"`
+	// Unique identifier of the wallet that was debited.
+	WalletID int64 `json:"wallet_id"`
 }
 
 // WebhookReplay: A replay of events to a webhook, and the outcome of its deliveries.

@@ -59,8 +59,11 @@ func (c *Client) RevokeAPIKey(ctx context.Context, id int64, options ...CallOpti
 //
 // Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are
 // signed with the new secret from now on. The secret is shown only in this response. Requires the role owner.
-func (c *Client) RotateSigningSecret(ctx context.Context, id int64, options ...CallOption) (*RotatedSecret, error) {
-	return callData[RotatedSecret](ctx, c, call{method: http.MethodPost, path: expand("/client/api/api-keys/{id}/rotate-signing-secret", "id", id)}, options)
+//
+// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret,
+// in the header `X-Signature-Previous`. Requests need the new secret at once.
+func (c *Client) RotateSigningSecret(ctx context.Context, id int64, body *RotateSecret, options ...CallOption) (*RotatedSecret, error) {
+	return callData[RotatedSecret](ctx, c, call{method: http.MethodPost, path: expand("/client/api/api-keys/{id}/rotate-signing-secret", "id", id), body: optional(body)}, options)
 }
 
 // AddBeneficiary: Add a beneficiary.
@@ -960,8 +963,11 @@ func (c *Client) ReplayEvents(ctx context.Context, id int64, body ReplayEvents, 
 // Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in
 // this response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret
 // instead.
-func (c *Client) RotateWebhookToken(ctx context.Context, id int64, options ...CallOption) (*RotatedToken, error) {
-	return callData[RotatedToken](ctx, c, call{method: http.MethodPost, path: expand("/api/v1/webhooks/{id}/rotate-token", "id", id), keyed: true}, options)
+//
+// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token,
+// in the header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks).
+func (c *Client) RotateWebhookToken(ctx context.Context, id int64, body *RotateToken, options ...CallOption) (*RotatedToken, error) {
+	return callData[RotatedToken](ctx, c, call{method: http.MethodPost, path: expand("/api/v1/webhooks/{id}/rotate-token", "id", id), body: optional(body), keyed: true}, options)
 }
 
 // TestWebhook: Test a webhook.

@@ -51,7 +51,13 @@ func (v *WebhookVerifier) Verify(header http.Header, body []byte) (*WebhookEnvel
 	if timestamp == "" || signature == "" {
 		return nil, ErrWebhookHeader
 	}
-	if err := v.Check(timestamp, signature, body, time.Now()); err != nil {
+	now := time.Now()
+	err := v.Check(timestamp, signature, body, now)
+	if previous := header.Get("X-Signature-Previous"); previous != "" && errors.Is(err, ErrWebhookSignature) {
+		// After a rotation, the service can sign with the replaced token, too.
+		err = v.Check(timestamp, previous, body, now)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var event WebhookEnvelope
@@ -61,7 +67,8 @@ func (v *WebhookVerifier) Verify(header http.Header, body []byte) (*WebhookEnvel
 	return &event, nil
 }
 
-// Check verifies the values of X-Timestamp and X-Signature, as of a time.
+// Check verifies the values of X-Timestamp and X-Signature, as of a time. If the signature does not match,
+// X-Signature-Previous may: a rotation can ask for it.
 func (v *WebhookVerifier) Check(timestamp, signature string, body []byte, now time.Time) error {
 	sent, err := strconv.ParseUint(timestamp, 10, 62)
 	off := now.Unix() - int64(sent)

@@ -115,3 +115,22 @@ func TestOneCallVerifies(t *testing.T) {
 		t.Error("an event from nowhere")
 	}
 }
+
+func TestAfterARotationTheTokenBeforeItStillVerifies(t *testing.T) {
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	header := http.Header{}
+	header.Set("X-Timestamp", timestamp)
+	header.Set("X-Signature", hmacHex("new", []byte(timestamp+"."), []byte(eventJSON)))
+	header.Set("X-Signature-Previous", hmacHex("old", []byte(timestamp+"."), []byte(eventJSON)))
+	for _, token := range []string{"new", "old"} {
+		if _, err := VerifyWebhook(token, header, []byte(eventJSON)); err != nil {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+	if _, err := VerifyWebhook("other", header, []byte(eventJSON)); !errors.Is(err, ErrWebhookSignature) {
+		t.Errorf("another token: %v", err)
+	}
+	if _, err := VerifyWebhook("old", header, []byte("{}")); !errors.Is(err, ErrWebhookSignature) {
+		t.Errorf("another body: %v", err)
+	}
+}

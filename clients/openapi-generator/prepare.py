@@ -6,7 +6,7 @@ and turns refusals into errors. This program removes those from each operation, 
 - `x-keyed`: the operation takes an `Idempotency-Key`
 - `x-list`: the field of `data` that contains the list
 - `x-paged`: the list is paged
-- `x-body`: the object is the body of a request
+- `x-body`: the object is the body of a request, or in one
 - `x-bare`: the reply is not wrapped in `data`
 - `x-doc`: the description, as wrapped lines
 - `x-enum-varnames`: the names of an enum's values
@@ -19,14 +19,14 @@ import sys
 import textwrap
 
 # Schemas that no operation refers to, but that the libraries need.
-FURTHER = ["ErrorDetail", "RateLimitError", "WebhookEnvelope", "WebhookOrder"]
+FURTHER = ["ErrorDetail", "RateLimitError", "WebhookEnvelope", "WebhookLowBalance", "WebhookOrder", "WebhookPayout"]
 
 # Fields that must not appear in logs: secrets, and voucher codes.
 SECRETS = {
     "access_token", "api_secret", "card_number", "claim_url", "current_password", "new_password", "otp", "otpauth_url",
     "password", "pin", "recovery_codes", "refresh_token", "secret", "signing_secret", "token",
 }  # fmt: skip
-SECRET_TEXTS = {("SentMail", "text")}
+SECRET_TEXTS = {("SentMail", "text"), ("WebhookHeader", "value")}
 
 INTEGERS = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 INITIALISMS = {"Api": "API", "Id": "ID", "Ids": "IDs", "Ip": "IP", "Otp": "OTP", "Otpauth": "OTPAuth", "Url": "URL"}
@@ -84,7 +84,9 @@ def simplify_field(owner, name, field):
 
 def simplify_schemas(schemas):
     # An envelope keeps its data as they are: event types that come later have other data.
-    schemas["WebhookEnvelope"]["properties"]["data"] = {"description": "State of the object right after the event."}
+    envelope = schemas["WebhookEnvelope"]["properties"]
+    envelope["data"] = {"description": "State of the object right after the event."}
+    envelope["event_type"] = {"$ref": "#/components/schemas/WebhookEventType", "description": envelope["event_type"]["description"]}
     schemas["EventPage"]["properties"]["events"]["items"] = {"$ref": "#/components/schemas/WebhookEnvelope"}
     for name in ("Delivery", "DeliveryDetail"):
         del schemas[name]["properties"]["payload"]["type"]
@@ -117,14 +119,25 @@ def simplify_response(operation, schemas):
     operation["responses"] = {status: response}
 
 
+def mark_body(reference, schemas):
+    """Marks an object that requests contain, and the objects in it."""
+    schema = schemas[reference.rsplit("/", 1)[1]]
+    if "properties" not in schema or "x-body" in schema:
+        return
+    schema["x-body"] = True
+    # The required fields first, in the order of the document: constructors take them so.
+    required = {name: schema["properties"][name] for name in schema.get("required", [])}
+    schema["properties"] = required | schema["properties"]
+    for field in schema["properties"].values():
+        inner = field.get("$ref") or field.get("items", {}).get("$ref")
+        if inner:
+            mark_body(inner, schemas)
+
+
 def simplify_operation(operation, schemas):
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if "$ref" in body:
-        schema = schemas[body["$ref"].rsplit("/", 1)[1]]
-        schema["x-body"] = True
-        # The required fields first, in the order of the document: constructors take them so.
-        required = {name: schema["properties"][name] for name in schema.get("required", [])}
-        schema["properties"] = required | schema["properties"]
+        mark_body(body["$ref"], schemas)
     parameters = operation.get("parameters", [])
     operation["x-keyed"] = any(parameter.get("name") == "Idempotency-Key" for parameter in parameters)
     parameters = [parameter for parameter in parameters if parameter.get("in") in ("path", "query")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::erasure::PersonalDataErased;
 use crate::restrictions::Restrictions;
 use crate::user::UserRole;
-use crate::{AccountId, CategoryId, CredentialId, Currency, Moment, Money, Percent, ProductId, WalletId};
+use crate::{AccountId, CategoryId, CredentialId, Currency, Moment, Money, Percent, Position, ProductId, WalletId};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccountCreated {
@@ -37,6 +37,19 @@ pub struct LowBalanceNoticeSet {
     pub below: Option<Money>,
     /// Balance of the wallet at this event: a wallet that is below already makes no notice.
     pub balance: Money,
+}
+
+/// A fall of a wallet's balance below the amount that the account has set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LowBalanceReached {
+    pub wallet_id: WalletId,
+    pub currency: Currency,
+    pub below: Money,
+    /// Balance after the movement.
+    pub balance: Money,
+    /// Position of the movement.
+    pub position: Position,
+    pub fell_at: DateTime<Utc>,
 }
 
 /// An invitation of a person to become a user. The vault stores the email address until the invitation ends.
@@ -158,6 +171,7 @@ pub fn evolve(state: Option<Account>, id: AccountId, event: &AccountEvent, at: &
     match event {
         AccountEvent::AccountCreated(_)
         | AccountEvent::LowBalanceNoticeSet(_)
+        | AccountEvent::LowBalanceReached(_)
         | AccountEvent::UserInvited(_)
         | AccountEvent::InvitationRevoked(_)
         | AccountEvent::SecurityPolicyChanged(_)
@@ -180,6 +194,7 @@ crate::codec::stream_events! {
         AccountStatusChanged = 1,
         DiscountSet = 1,
         LowBalanceNoticeSet = 1,
+        LowBalanceReached = 1,
         UserInvited = 1,
         InvitationRevoked = 1,
         SecurityPolicyChanged = 1,
@@ -208,6 +223,9 @@ pub struct SigningSecretRotated {
     /// MAC (hex) of the secret, under a key of the service. Absent from events of releases without MACs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_mac: Option<String>,
+    /// Time up to which deliveries are signed with the replaced secret, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<DateTime<Utc>>,
 }
 
 /// A change of whether requests with this credential must be signed, from now on.

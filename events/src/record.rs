@@ -57,10 +57,12 @@ pub enum Actor {
     /// Background job that carries out a webhook replay.
     Replay,
     Sandbox,
+    /// Any other background job.
+    Service,
 }
 
 impl Actor {
-    /// Returns the kind (`credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`) and the id, if the
+    /// Returns the kind (`credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`) and the id, if the
     /// kind has one.
     pub fn kind(self) -> (&'static str, Option<i64>) {
         match self {
@@ -70,6 +72,7 @@ impl Actor {
             Actor::Fulfilment => ("fulfilment", None),
             Actor::Replay => ("replay", None),
             Actor::Sandbox => ("sandbox", None),
+            Actor::Service => ("service", None),
         }
     }
 }

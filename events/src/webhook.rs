@@ -2,79 +2,30 @@
 //!
 //! The vault stores name, URL and token. The events commit to name and URL with salted hashes.
 
+mod event_type;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::account::{Account, AccountStatus, Credential};
-use crate::order::OrderEvent;
 use crate::{AccountId, CredentialId, Moment, Rejection, ReplayId, WebhookId};
-
-/// Event type that a webhook can subscribe to (specification, "Events").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum WebhookEventType {
-    #[serde(rename = "order.created")]
-    OrderCreated,
-    #[serde(rename = "order.pending")]
-    OrderPending,
-    #[serde(rename = "order.delivered")]
-    OrderDelivered,
-    #[serde(rename = "order.partially_delivered")]
-    OrderPartiallyDelivered,
-    #[serde(rename = "order.cancelled")]
-    OrderCancelled,
-}
-
-impl WebhookEventType {
-    pub const ALL: [WebhookEventType; 5] =
-        [Self::OrderCreated, Self::OrderPending, Self::OrderDelivered, Self::OrderPartiallyDelivered, Self::OrderCancelled];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OrderCreated => "order.created",
-            Self::OrderPending => "order.pending",
-            Self::OrderDelivered => "order.delivered",
-            Self::OrderPartiallyDelivered => "order.partially_delivered",
-            Self::OrderCancelled => "order.cancelled",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<WebhookEventType> {
-        Self::ALL.into_iter().find(|known| known.as_str() == text)
-    }
-
-    /// Returns the type under which webhooks receive an order event; `None` if they do not receive it.
-    pub fn announcing(event: &OrderEvent) -> Option<WebhookEventType> {
-        match event {
-            OrderEvent::OrderPlaced(_) => Some(Self::OrderCreated),
-            OrderEvent::OrderQueued(_) => Some(Self::OrderPending),
-            OrderEvent::OrderDelivered(_) => Some(Self::OrderDelivered),
-            OrderEvent::OrderPartiallyDelivered(_) => Some(Self::OrderPartiallyDelivered),
-            OrderEvent::OrderCancelled(_) => Some(Self::OrderCancelled),
-            OrderEvent::OrderDelayed(_) | OrderEvent::VouchersRevealed(_) | OrderEvent::PersonalDataErased(_) => None,
-        }
-    }
-
-    /// Returns the log's event type that webhooks receive under this type.
-    pub fn announced(self) -> &'static str {
-        match self {
-            Self::OrderCreated => "OrderPlaced",
-            Self::OrderPending => "OrderQueued",
-            Self::OrderDelivered => "OrderDelivered",
-            Self::OrderPartiallyDelivered => "OrderPartiallyDelivered",
-            Self::OrderCancelled => "OrderCancelled",
-        }
-    }
-}
+pub use event_type::WebhookEventType;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookRegistered {
     pub account_id: AccountId,
     /// Credential whose signing secret serves as the token. `None` for a standalone token.
     pub credential_id: Option<CredentialId>,
+    /// Types of orders. The next field has the further types: see [`WebhookEventType::split`].
     pub events: Vec<WebhookEventType>,
     pub name_hash: String,
     pub url_hash: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_events: Vec<WebhookEventType>,
+    /// Salted hash of the custom headers, if there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_hash: Option<String>,
 }
 
 /// A change of a webhook. Absent fields stay unchanged.
@@ -91,6 +42,15 @@ pub struct WebhookUpdated {
     /// Credential whose signing secret serves as the token from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<CredentialId>,
+    /// Types that are not of orders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further_events: Option<Vec<WebhookEventType>>,
+    /// Salted hash of the custom headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_hash: Option<String>,
+    /// Time up to which deliveries are signed with the replaced token, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_token_until: Option<DateTime<Utc>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,6 +81,7 @@ pub struct Webhook {
     pub version: i64,
     pub account_id: AccountId,
     pub credential_id: Option<CredentialId>,
+    /// Types of orders, then the further ones.
     pub events: Vec<WebhookEventType>,
     pub is_active: bool,
     pub is_deleted: bool,
@@ -221,6 +182,7 @@ pub enum WebhookCommand {
     /// Replaces the standalone token. `token_hash` is the salted hash of the new one.
     RotateToken {
         token_hash: String,
+        previous_until: Option<DateTime<Utc>>,
     },
     Delete,
     /// Requests a test delivery with this id, of a type that the webhook is subscribed to. `None` means the first one.
@@ -274,12 +236,18 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
         WebhookCommand::Update(_) | WebhookCommand::RotateToken { .. } | WebhookCommand::Delete if webhook.is_deleted => {
             Err(Rejection::NotFound)
         }
-        WebhookCommand::Update(change) => Ok(change.into()),
+        WebhookCommand::Update(mut change) => {
+            // A webhook that never had further types needs no event that says so.
+            let has_further = webhook.events.iter().any(|event_type| !event_type.is_of_orders());
+            change.further_events = change.further_events.filter(|further| has_further || !further.is_empty());
+            Ok(change.into())
+        }
         WebhookCommand::RotateToken { .. } if webhook.credential_id.is_some() => {
             Err(Rejection::Conflict("the webhook's token is the signing secret of its credential: rotate that secret instead"))
         }
-        WebhookCommand::RotateToken { token_hash } => {
-            Ok(WebhookUpdated { token_hash: Some(token_hash), ..WebhookUpdated::default() }.into())
+        WebhookCommand::RotateToken { token_hash, previous_until: previous_token_until } => {
+            let token_hash = Some(token_hash);
+            Ok(WebhookUpdated { token_hash, previous_token_until, ..WebhookUpdated::default() }.into())
         }
         WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
         WebhookCommand::Test { delivery_id, event_type } => {
@@ -308,7 +276,7 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
             version: at.version,
             account_id: e.account_id,
             credential_id: e.credential_id,
-            events: e.events.clone(),
+            events: [&*e.events, &*e.further_events].concat(),
             is_active: true,
             is_deleted: false,
             created_at: at.recorded_at,
@@ -320,7 +288,9 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
     match event {
         WebhookEvent::WebhookRegistered(_) => {}
         WebhookEvent::WebhookUpdated(e) => {
-            webhook.events = e.events.clone().unwrap_or(webhook.events);
+            let (of_orders, further) = WebhookEventType::split(webhook.events);
+            webhook.events = e.events.clone().unwrap_or(of_orders);
+            webhook.events.extend(e.further_events.clone().unwrap_or(further));
             webhook.is_active = e.is_active.unwrap_or(webhook.is_active);
             webhook.credential_id = e.credential_id.or(webhook.credential_id);
         }

@@ -1,9 +1,12 @@
-//! The webhook envelope (specification, "Event envelope" and "Order data carried in events").
+//! The webhook envelope (specification, "Event envelope" and "Order data carried in events"). The data of payouts and wallets
+//! are additions to the specification.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use ledger_events::account::LowBalanceReached;
 use ledger_events::order::Order;
+use ledger_events::payout::Payout;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{Money, OrderId};
+use ledger_events::{BeneficiaryId, Currency, Money, OrderId, PayoutId, WalletId};
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
@@ -23,13 +26,28 @@ fn optional_time<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> 
     }
 }
 
+/// Fields of an envelope that come from the event itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub event_id: Uuid,
+    pub event_type: WebhookEventType,
+    pub recorded_at: DateTime<Utc>,
+}
+
 #[derive(Serialize)]
-struct Envelope<'a> {
+struct Envelope<T> {
     event_id: Uuid,
     event_type: WebhookEventType,
     #[serde(serialize_with = "time")]
     created_at: DateTime<Utc>,
-    data: OrderData<'a>,
+    data: T,
+}
+
+impl Head {
+    fn with(self, data: impl Serialize) -> Result<String, serde_json::Error> {
+        let Head { event_id, event_type, recorded_at } = self;
+        serde_json::to_string(&Envelope { event_id, event_type, created_at: recorded_at, data })
+    }
 }
 
 #[derive(Serialize)]
@@ -52,6 +70,31 @@ struct OrderData<'a> {
 }
 
 #[derive(Serialize)]
+struct PayoutData<'a> {
+    id: PayoutId,
+    beneficiary_id: BeneficiaryId,
+    wallet_id: WalletId,
+    amount: Money,
+    currency: Currency,
+    client_reference: Option<&'a str>,
+    status: &'a str,
+    #[serde(serialize_with = "time")]
+    created_at: DateTime<Utc>,
+    #[serde(serialize_with = "optional_time")]
+    settled_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Serialize)]
+struct LowBalanceData {
+    wallet_id: WalletId,
+    currency: Currency,
+    balance: Money,
+    below: Money,
+    #[serde(serialize_with = "time")]
+    fell_at: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
 struct Item<'a> {
     status: &'static str,
     #[serde(serialize_with = "time")]
@@ -64,79 +107,127 @@ struct Voucher<'a> {
     voucher_reference_number: &'a str,
 }
 
-/// Builds the bytes of a test delivery's envelope. Its order does not exist, and has the state that the event type
+/// Builds the bytes of a test delivery's envelope. Its object does not exist, and has the state that the event type
 /// implies (contract, "Webhooks": `data.id` 0, `reference_code` "TEST").
 pub fn test_payload(
     event_id: Uuid,
     event_type: WebhookEventType,
     recorded_at: DateTime<Utc>,
 ) -> Result<String, serde_json::Error> {
-    let (status, sub_status, quantity, delivered_quantity) = match event_type {
-        WebhookEventType::OrderCreated | WebhookEventType::OrderPending => ("PENDING", "", 1, 0),
-        WebhookEventType::OrderDelivered => ("DELIVERED", "", 1, 1),
-        WebhookEventType::OrderPartiallyDelivered => ("PARTIALLY_DELIVERED", "AWAITING_REMAINDER", 2, 1),
-        WebhookEventType::OrderCancelled => ("CANCELLED", "CANCELLED_BY_CLIENT", 1, 0),
-    };
-    let money = |cents| Money::from_cents(cents).map_err(serde::ser::Error::custom);
+    let head = Head { event_id, event_type, recorded_at };
+    match event_type {
+        WebhookEventType::OrderCreated | WebhookEventType::OrderPending => test_order(head, ("PENDING", ""), (0, 1)),
+        WebhookEventType::OrderDelivered => test_order(head, ("DELIVERED", ""), (1, 1)),
+        WebhookEventType::OrderPartiallyDelivered => test_order(head, ("PARTIALLY_DELIVERED", "AWAITING_REMAINDER"), (1, 2)),
+        WebhookEventType::OrderCancelled => test_order(head, ("CANCELLED", "CANCELLED_BY_CLIENT"), (0, 1)),
+        WebhookEventType::PayoutRequested => test_payout(head, "PENDING"),
+        WebhookEventType::PayoutPaid => test_payout(head, "PAID"),
+        WebhookEventType::PayoutFailed => test_payout(head, "FAILED"),
+        WebhookEventType::PayoutCancelled => test_payout(head, "CANCELLED"),
+        WebhookEventType::WalletLowBalance => head.with(LowBalanceData {
+            wallet_id: WalletId(0),
+            currency: test_currency()?,
+            balance: test_money(9_500)?,
+            below: test_money(10_000)?,
+            fell_at: recorded_at,
+        }),
+    }
+}
+
+fn test_money(cents: i64) -> Result<Money, serde_json::Error> {
+    Money::from_cents(cents).map_err(serde::ser::Error::custom)
+}
+
+fn test_currency() -> Result<Currency, serde_json::Error> {
+    "USD".parse().map_err(serde::ser::Error::custom)
+}
+
+fn test_order(
+    head: Head,
+    (status, sub_status): (&str, &str),
+    (delivered_quantity, quantity): (i32, i32),
+) -> Result<String, serde_json::Error> {
+    let recorded_at = head.recorded_at;
     let item =
         || Item { status: "DELIVERED", delivered_on: recorded_at, vouchers: vec![Voucher { voucher_reference_number: "TEST" }] };
-    serde_json::to_string(&Envelope {
-        event_id,
-        event_type,
+    head.with(OrderData {
+        id: OrderId(0),
+        reference_code: "TEST",
+        status,
+        sub_status,
+        product_name: "Test product",
+        denomination: test_money(10_00)?,
+        quantity,
+        amount: test_money(10_00 * i64::from(quantity))?,
+        delivered_quantity,
+        delivered_on: (delivered_quantity == quantity).then_some(recorded_at),
         created_at: recorded_at,
-        data: OrderData {
-            id: OrderId(0),
-            reference_code: "TEST",
-            status,
-            sub_status,
-            product_name: "Test product",
-            denomination: money(10_00)?,
-            quantity,
-            amount: money(10_00 * i64::from(quantity))?,
-            delivered_quantity,
-            delivered_on: (delivered_quantity == quantity).then_some(recorded_at),
-            created_at: recorded_at,
-            order_items: (delivered_quantity > 0).then(|| vec![item()]),
-        },
+        order_items: (delivered_quantity > 0).then(|| vec![item()]),
+    })
+}
+
+fn test_payout(head: Head, status: &str) -> Result<String, serde_json::Error> {
+    head.with(PayoutData {
+        id: PayoutId(0),
+        beneficiary_id: BeneficiaryId(0),
+        wallet_id: WalletId(0),
+        amount: test_money(10_00)?,
+        currency: test_currency()?,
+        client_reference: Some("TEST"),
+        status,
+        created_at: head.recorded_at,
+        settled_at: (status != "PENDING").then_some(head.recorded_at),
     })
 }
 
 /// Builds the bytes of the envelope for an order in its state right after the event. The envelope is built once,
 /// then stored, signed and sent unchanged.
-pub fn payload(
-    event_id: Uuid,
-    event_type: WebhookEventType,
-    recorded_at: DateTime<Utc>,
-    order: &Order,
-) -> Result<String, serde_json::Error> {
-    let carries_items = matches!(event_type, WebhookEventType::OrderDelivered | WebhookEventType::OrderPartiallyDelivered);
-    serde_json::to_string(&Envelope {
-        event_id,
-        event_type,
-        created_at: recorded_at,
-        data: OrderData {
-            id: order.id,
-            reference_code: &order.placed.reference_code,
-            status: order.status.as_str(),
-            sub_status: order.sub_status,
-            product_name: &order.placed.product_name,
-            denomination: order.placed.denomination,
-            quantity: order.placed.quantity,
-            amount: order.placed.amount,
-            delivered_quantity: order.delivered_quantity,
-            delivered_on: order.delivered_on,
-            created_at: order.created_at,
-            order_items: carries_items.then(|| {
-                order
-                    .items
-                    .iter()
-                    .map(|item| Item {
-                        status: "DELIVERED",
-                        delivered_on: item.delivered_on,
-                        vouchers: item.vouchers.iter().map(|reference| Voucher { voucher_reference_number: reference }).collect(),
-                    })
-                    .collect()
-            }),
-        },
+pub fn payload(head: Head, order: &Order) -> Result<String, serde_json::Error> {
+    let carries_items = matches!(head.event_type, WebhookEventType::OrderDelivered | WebhookEventType::OrderPartiallyDelivered);
+    head.with(OrderData {
+        id: order.id,
+        reference_code: &order.placed.reference_code,
+        status: order.status.as_str(),
+        sub_status: order.sub_status,
+        product_name: &order.placed.product_name,
+        denomination: order.placed.denomination,
+        quantity: order.placed.quantity,
+        amount: order.placed.amount,
+        delivered_quantity: order.delivered_quantity,
+        delivered_on: order.delivered_on,
+        created_at: order.created_at,
+        order_items: carries_items.then(|| {
+            order
+                .items
+                .iter()
+                .map(|item| Item {
+                    status: "DELIVERED",
+                    delivered_on: item.delivered_on,
+                    vouchers: item.vouchers.iter().map(|reference| Voucher { voucher_reference_number: reference }).collect(),
+                })
+                .collect()
+        }),
     })
+}
+
+/// Builds the bytes of the envelope for a payout in its state right after the event.
+pub fn payout_payload(head: Head, payout: &Payout) -> Result<String, serde_json::Error> {
+    let requested = &payout.requested;
+    head.with(PayoutData {
+        id: payout.id,
+        beneficiary_id: requested.beneficiary_id,
+        wallet_id: requested.wallet_id,
+        amount: requested.amount,
+        currency: requested.currency,
+        client_reference: requested.client_reference.as_deref(),
+        status: payout.status.as_str(),
+        created_at: payout.created_at,
+        settled_at: payout.settled_at,
+    })
+}
+
+/// Builds the bytes of the envelope for a balance that fell below the amount that its account has set.
+pub fn low_balance_payload(head: Head, reached: &LowBalanceReached) -> Result<String, serde_json::Error> {
+    let LowBalanceReached { wallet_id, currency, below, balance, fell_at, .. } = *reached;
+    head.with(LowBalanceData { wallet_id, currency, balance, below, fell_at })
 }

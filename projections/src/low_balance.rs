@@ -11,6 +11,7 @@ use ledger_events::account::AccountEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::{AccountId, Event, Money, Position, Recorded, ShardId, WalletId};
 use rust_decimal::Decimal;
+use sqlx::PgExecutor;
 
 use crate::{ProjectionError, money};
 
@@ -73,7 +74,7 @@ pub fn fold(watches: &mut HashMap<WalletId, Watch>, recorded: &Recorded) -> Opti
 }
 
 /// Folds the next events of the log into the tables. A new notice is due, unless it is older than a day: nobody wants to hear
-/// of the past of a log that was imported.
+/// of the past of a log that was imported. A notice that the log announces is not announced again.
 pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ProjectionError> {
     let of_wallets = events.iter().filter(|recorded| matches!(recorded.event, Event::Wallet(_)));
     let ids: HashSet<WalletId> = of_wallets.map(|recorded| WalletId(recorded.stream_id)).collect();
@@ -95,9 +96,12 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     .execute(&mut *conn)
     .await?;
     sqlx::query(
-        "INSERT INTO low_balance_notices (shard_id, position, wallet_id, account_id, currency, below, balance, fell_at, due)
-         SELECT $1, new.*, CASE WHEN new.fell_at > clock_timestamp() - interval '1 day' THEN new.fell_at END FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::numeric[],
-            $8::timestamptz[]) AS new (position, wallet_id, account_id, currency, below, balance, fell_at)
+        "INSERT INTO low_balance_notices (shard_id, position, wallet_id, account_id, currency, below, balance, fell_at, due,
+            is_unannounced)
+         SELECT $1, new.*, CASE WHEN new.fell_at > clock_timestamp() - interval '1 day' THEN new.fell_at END,
+            new.fell_at > clock_timestamp() - interval '1 day'
+         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::numeric[], $7::numeric[], $8::timestamptz[])
+            AS new (position, wallet_id, account_id, currency, below, balance, fell_at)
          ON CONFLICT (shard_id, position) DO NOTHING",
     )
     .bind(shard)
@@ -108,8 +112,16 @@ pub async fn apply(conn: &mut PgConnection, shard: ShardId, events: &[Recorded])
     .bind(notices.iter().map(|notice| notice.below.decimal()).collect::<Vec<_>>())
     .bind(notices.iter().map(|notice| notice.balance.decimal()).collect::<Vec<_>>())
     .bind(notices.iter().map(|notice| notice.fell_at).collect::<Vec<_>>())
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    let in_log = |recorded: &Recorded| match &recorded.event {
+        Event::Account(AccountEvent::LowBalanceReached(reached)) => Some(reached.position),
+        _ => None,
+    };
+    let in_log: Vec<Position> = events.iter().filter_map(in_log).collect();
+    if !in_log.is_empty() {
+        announced(conn, shard, &in_log).await?;
+    }
     Ok(())
 }
 
@@ -173,11 +185,41 @@ pub async fn take_due(conn: &mut PgConnection, shard: ShardId, most: i64) -> Res
     .bind(most)
     .fetch_all(conn)
     .await?;
-    let notice = |row: NoticeRow| {
-        let NoticeRow { position, wallet_id, account_id, currency, below, balance, fell_at } = row;
-        Ok(Notice { position, wallet_id, account_id, currency, below: money(below)?, balance: money(balance)?, fell_at })
-    };
-    let mut notices = rows.into_iter().map(notice).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut notices = rows.into_iter().map(Notice::try_from).collect::<Result<Vec<_>, sqlx::Error>>()?;
     notices.sort_unstable_by_key(|notice| notice.position);
     Ok(notices)
+}
+
+impl TryFrom<NoticeRow> for Notice {
+    type Error = sqlx::Error;
+
+    fn try_from(row: NoticeRow) -> Result<Notice, sqlx::Error> {
+        let NoticeRow { position, wallet_id, account_id, currency, below, balance, fell_at } = row;
+        Ok(Notice { position, wallet_id, account_id, currency, below: money(below)?, balance: money(balance)?, fell_at })
+    }
+}
+
+/// Returns notices that the log does not announce yet, oldest first.
+pub async fn unannounced(pool: &PgPool, shard: ShardId, most: i64) -> Result<Vec<Notice>, sqlx::Error> {
+    let rows: Vec<NoticeRow> = sqlx::query_as(
+        "SELECT position, wallet_id, account_id, currency, below, balance, fell_at FROM low_balance_notices
+         WHERE shard_id = $1 AND is_unannounced ORDER BY position LIMIT $2",
+    )
+    .bind(shard)
+    .bind(most)
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(Notice::try_from).collect()
+}
+
+/// Records that the log announces the notices of these movements.
+pub async fn announced(db: impl PgExecutor<'_>, shard: ShardId, movements: &[Position]) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE low_balance_notices SET is_unannounced = false WHERE shard_id = $1 AND position = ANY($2) AND is_unannounced",
+    )
+    .bind(shard)
+    .bind(movements)
+    .execute(db)
+    .await?;
+    Ok(())
 }

@@ -1,32 +1,18 @@
-//! `webhooks`: the subscriptions of every webhook, written inline.
+//! `webhooks` and `webhook_subscriptions`: the subscriptions of every webhook, written inline.
+//!
+//! The types that are not of orders stand in the second table, which has a row for each webhook that is subscribed to one.
+//! Nodes of a release that knows only the types of orders do not read them.
 
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType, evolve};
 use ledger_events::{AccountId, ShardId, WebhookId};
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
 use crate::state::{Row, State, Upsert, first, select, state};
 use crate::{ProjectionError, known};
-
-/// Upsert of a webhook. Two tables hold webhooks, with equal columns except for the name of the id.
-macro_rules! upsert {
-    ($table:literal, $id:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " (shard_id, ",
-            $id,
-            ", version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             ON CONFLICT (shard_id, ",
-            $id,
-            ") DO UPDATE SET version = excluded.version, credential_id = excluded.credential_id, events = excluded.events,
-                is_active = excluded.is_active, is_deleted = excluded.is_deleted, updated_at = excluded.updated_at"
-        )
-    };
-}
 
 /// Writes webhooks to `webhook_audience`: the subscriptions as of the checkpoint of the deliveries projection.
 pub(crate) async fn write_audience(
@@ -34,39 +20,55 @@ pub(crate) async fn write_audience(
     shard: ShardId,
     webhooks: impl Iterator<Item = &Webhook>,
 ) -> Result<(), ProjectionError> {
-    upsert(conn, shard, upsert!("webhook_audience", "webhook_id"), webhooks).await
-}
-
-async fn upsert<'a>(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    statement: &'static str,
-    webhooks: impl Iterator<Item = &'a Webhook>,
-) -> Result<(), ProjectionError> {
     // One statement per webhook: arrays of arrays must be rectangular, and webhooks rarely change.
     for webhook in webhooks {
-        sqlx::query(statement)
-            .bind(shard)
-            .bind(webhook.id)
-            .bind(webhook.version)
-            .bind(webhook.account_id)
-            .bind(webhook.credential_id)
-            .bind(webhook.events.iter().map(|e| e.as_str()).collect::<Vec<_>>())
-            .bind(webhook.is_active)
-            .bind(webhook.is_deleted)
-            .bind(webhook.created_at)
-            .bind(webhook.updated_at)
-            .execute(&mut *conn)
-            .await?;
+        let (of_orders, further) = subscriptions(webhook);
+        let query = sqlx::query(
+            "INSERT INTO webhook_audience (shard_id, webhook_id, version, account_id, credential_id, events, is_active, is_deleted,
+                created_at, updated_at, further_events)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             ON CONFLICT (shard_id, webhook_id) DO UPDATE SET version = excluded.version, credential_id = excluded.credential_id,
+                events = excluded.events, is_active = excluded.is_active, is_deleted = excluded.is_deleted,
+                updated_at = excluded.updated_at, further_events = excluded.further_events",
+        );
+        bind(query, shard, webhook, of_orders).bind(further).execute(&mut *conn).await?;
     }
     Ok(())
 }
 
+/// Returns the texts of a webhook's types of orders, and of the further ones.
+fn subscriptions(webhook: &Webhook) -> (Vec<&'static str>, Vec<&'static str>) {
+    let (of_orders, further) = WebhookEventType::split(webhook.events.clone());
+    let texts = |types: Vec<WebhookEventType>| types.into_iter().map(WebhookEventType::as_str).collect();
+    (texts(of_orders), texts(further))
+}
+
+fn bind<'q>(
+    query: Query<'q, Postgres, PgArguments>,
+    shard: ShardId,
+    webhook: &Webhook,
+    of_orders: Vec<&'static str>,
+) -> Query<'q, Postgres, PgArguments> {
+    query
+        .bind(shard)
+        .bind(webhook.id)
+        .bind(webhook.version)
+        .bind(webhook.account_id)
+        .bind(webhook.credential_id)
+        .bind(of_orders)
+        .bind(webhook.is_active)
+        .bind(webhook.is_deleted)
+        .bind(webhook.created_at)
+        .bind(webhook.updated_at)
+}
+
 impl Row for Webhook {
-    const COLUMNS: &'static str = "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at";
+    const COLUMNS: &'static str = "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at,
+        (SELECT s.events FROM webhook_subscriptions s WHERE s.shard_id = webhooks.shard_id AND s.id = webhooks.id) AS further_events";
 
     fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
-        let events: Vec<String> = row.try_get("events")?;
+        let mut events: Vec<String> = row.try_get("events")?;
+        events.extend(row.try_get::<Option<Vec<String>>, _>("further_events")?.unwrap_or_default());
         Ok(Webhook {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
@@ -87,7 +89,28 @@ impl State for Webhook {
 
 impl Upsert for Webhook {
     async fn write(conn: &mut PgConnection, shard: ShardId, webhooks: &[&Self]) -> Result<(), ProjectionError> {
-        upsert(conn, shard, upsert!("webhooks", "id"), webhooks.iter().copied()).await
+        for webhook in webhooks {
+            let (of_orders, further) = subscriptions(webhook);
+            let query = sqlx::query(
+                "INSERT INTO webhooks (shard_id, id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                 ON CONFLICT (shard_id, id) DO UPDATE SET version = excluded.version, credential_id = excluded.credential_id,
+                    events = excluded.events, is_active = excluded.is_active, is_deleted = excluded.is_deleted,
+                    updated_at = excluded.updated_at",
+            );
+            bind(query, shard, webhook, of_orders).execute(&mut *conn).await?;
+            let query = match further.is_empty() {
+                true => sqlx::query("DELETE FROM webhook_subscriptions WHERE shard_id = $1 AND id = $2"),
+                false => sqlx::query(
+                    "INSERT INTO webhook_subscriptions (shard_id, id, events) VALUES ($1, $2, $3)
+                     ON CONFLICT (shard_id, id) DO UPDATE SET events = excluded.events",
+                ),
+            };
+            let query = query.bind(shard).bind(webhook.id);
+            let query = if further.is_empty() { query } else { query.bind(further) };
+            query.execute(&mut *conn).await?;
+        }
+        Ok(())
     }
 }
 

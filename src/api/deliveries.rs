@@ -62,7 +62,8 @@ pub struct Delivery {
     id: i64,
     /// Unique identifier of the webhook that receives the event.
     webhook_url_id: i64,
-    /// Unique identifier of the order that the event is about; 0 for a test delivery.
+    /// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of
+    /// payouts and wallets.
     order_id: i64,
     /// Type of the event.
     event_type: Event,

@@ -9,17 +9,20 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use super::body::{NoFields, StrictJson};
+use super::body::{NoFields, OptionalJson, StrictJson};
 use super::credentials::{self, IssueCredential, IssuedCredential, KeyScope};
 use super::error::ApiError;
+use super::fields::body;
 use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, made, unexpected};
 use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
+use super::readers::integer;
 use super::reply::{Created, Listed, NoStore, Plural, Reply};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::last_used;
+use crate::ledger::previous_secret::MAX_HOURS;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::random_secret;
 
@@ -79,8 +82,20 @@ struct RotatedSecret {
     /// The new signing secret. Requests with the API key, and deliveries of webhooks linked to it, are signed with it from
     /// now on.
     signing_secret: String,
+    /// Time up to which deliveries are signed with the replaced secret, too. Null if it stopped at once.
+    previous_valid_until: Option<Timestamp>,
     /// Time of the rotation.
     rotated_at: Timestamp,
+}
+
+body! {
+    /// Details of the rotation of a signing secret.
+    #[derive(Object, Serialize)]
+    struct RotateSecret {
+        /// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`. Without it,
+        /// they are signed with the new one alone.
+        previous_valid_hours: Option<i64> = optional(integer(1..=MAX_HOURS)),
+    }
 }
 
 pub struct Portal;
@@ -170,6 +185,9 @@ impl Portal {
     ///
     /// Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are signed
     /// with the new secret from now on. The secret is shown only in this response. Requires the role owner.
+    ///
+    /// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret, in the
+    /// header `X-Signature-Previous`. Requests need the new secret at once.
     #[oai(path = "/api-keys/:id/rotate-signing-secret", method = "post", operation_id = "rotate_signing_secret")]
     async fn rotate(
         &self,
@@ -177,18 +195,19 @@ impl Portal {
         state: State<'_>,
         /// Unique identifier of the API key.
         id: Path<i64>,
-        _no_fields: NoFields,
+        body: OptionalJson<RotateSecret, true>,
     ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
-        let caller = caller.0;
+        let (caller, previous_valid_hours) = (caller.0, body.0.previous_valid_hours);
         let (account_id, new_secret) = (caller.account_id, random_secret());
-        let command = commands::RotateSigningSecret { account_id, credential_id: CredentialId(id.0), new_secret };
+        let credential_id = CredentialId(id.0);
+        let command = commands::RotateSigningSecret { account_id, credential_id, new_secret, previous_valid_hours };
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
-        let (credential, secret) =
-            answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
+        let (credential, secret, previous_until) = answered!(answer, CommandResult::Signing { credential, signing_secret, previous_until } => (credential, signing_secret, previous_until))?;
         let secret = secret.ok_or_else(unexpected)?;
         Ok(NoStore(Reply(RotatedSecret {
             credential_id: credential.id.0,
             signing_secret: secret.expose().to_owned(),
+            previous_valid_until: previous_until.map(Into::into),
             rotated_at: credential.updated_at.into(),
         })))
     }

@@ -1,7 +1,9 @@
 //! Compares values that grant access with the log's commitments. The values are API keys, operators' tokens, passwords,
-//! sessions, signing secrets, webhooks' URLs and tokens, and the data keys of sealed texts.
+//! sessions, signing secrets, webhooks' URLs, tokens and headers, and the data keys of sealed texts.
 //!
 //! Without the master key, only missing rows can be found.
+
+mod webhooks;
 
 use std::collections::HashMap;
 
@@ -11,16 +13,17 @@ use ledger_database::PgConnection;
 use ledger_events::account::{AccountEvent, Credential, CredentialEvent};
 use ledger_events::operator::OperatorEvent;
 use ledger_events::user::{User, UserEvent};
-use ledger_events::webhook::{Webhook, WebhookEvent};
-use ledger_events::{AccountId, CredentialId, Event, Recorded, ShardId, UserId, WebhookId};
+use ledger_events::webhook::WebhookEvent;
+use ledger_events::{AccountId, CredentialId, Event, Recorded, ShardId, UserId};
 
 use super::{Difference, Findings};
 use crate::ledger::keys;
-use crate::ledger::texts::{EMAIL, VaultError, WEBHOOK_TOKEN, WEBHOOK_URL};
+use crate::ledger::texts::{EMAIL, VaultError};
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::master_keys;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Secret, salted_hash};
+pub use webhooks::webhooks;
 
 /// Number of rows per statement.
 pub(super) const PAGE: i64 = 5_000;
@@ -36,6 +39,7 @@ pub struct Commitments {
     pub row_mac: Option<String>,
     secret_mac: Option<String>,
     url_hash: Option<String>,
+    headers_hash: Option<String>,
     /// MAC of the second factor that the user has.
     pub(super) two_factor_mac: Option<String>,
     pub(super) owners_need_two_factor: bool,
@@ -71,12 +75,14 @@ pub fn fold(logged: &mut HashMap<i64, Commitments>, recorded: &Recorded) {
         Event::User(UserEvent::UserCreated(e)) => logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
         Event::User(UserEvent::UserPasswordReset(e)) => logged.entry(of_stream()).or_default().row_mac = e.row_mac.clone(),
         Event::Webhook(WebhookEvent::WebhookRegistered(e)) => {
-            logged.entry(of_stream()).or_default().url_hash = Some(e.url_hash.clone());
+            let commitments = logged.entry(of_stream()).or_default();
+            commitments.url_hash = Some(e.url_hash.clone());
+            commitments.headers_hash = e.headers_hash.clone();
         }
         Event::Webhook(WebhookEvent::WebhookUpdated(e)) => {
-            if let Some(url_hash) = &e.url_hash {
-                logged.entry(of_stream()).or_default().url_hash = Some(url_hash.clone());
-            }
+            let commitments = logged.entry(of_stream()).or_default();
+            commitments.url_hash = e.url_hash.clone().or(commitments.url_hash.take());
+            commitments.headers_hash = e.headers_hash.clone().or(commitments.headers_hash.take());
         }
         _ => {}
     }
@@ -290,52 +296,6 @@ pub async fn users(
         }
     }
     Ok(())
-}
-
-/// Compares webhooks' URLs and tokens, in the caller's snapshot.
-pub async fn webhooks(
-    conn: &mut PgConnection,
-    streams: Streams<'_>,
-    webhooks: &HashMap<WebhookId, Webhook>,
-    keyring: Option<&Keyring>,
-    findings: &mut Findings,
-) -> Result<(), sqlx::Error> {
-    let live = webhooks.values().filter(|webhook| !webhook.is_deleted);
-    let mut ids: Vec<i64> =
-        live.map(|webhook| webhook.id.0).filter(|id| (streams.range.0 + 1..=streams.range.1).contains(id)).collect();
-    ids.sort_unstable();
-    for kind in [WEBHOOK_URL, WEBHOOK_TOKEN] {
-        let rows: Vec<TextOf> = sqlx::query_as(
-            "SELECT w.id, t.salt, t.sealed, t.key_id, k.sealed AS data_key FROM unnest($2::bigint[]) AS w (id)
-             LEFT JOIN vault.texts t ON t.shard_id = $1 AND t.kind = $3 AND t.id = w.id
-             LEFT JOIN vault.data_keys k ON k.shard_id = $1 AND k.id = t.key_id",
-        )
-        .bind(streams.shard)
-        .bind(&ids)
-        .bind(kind)
-        .fetch_all(&mut *conn)
-        .await?;
-        for TextOf { id, text } in rows {
-            let Some(webhook) = webhooks.get(&WebhookId(id)) else { continue };
-            // A webhook that signs with a credential's secret needs no token.
-            if kind == WEBHOOK_TOKEN && webhook.credential_id.is_some() && text.sealed.is_none() {
-                continue;
-            }
-            let logged = streams.logged(id);
-            let hash = logged.url_hash.as_deref().filter(|_| kind == WEBHOOK_URL);
-            if let Some(problem) = text.problem(keyring, kind, id, hash) {
-                add(findings, "vault.texts", format!("{kind} {id}"), problem);
-            }
-        }
-    }
-    Ok(())
-}
-
-#[derive(FromRow)]
-struct TextOf {
-    id: i64,
-    #[sqlx(flatten)]
-    text: TextRow,
 }
 
 /// Checks that every data key in use exists and can be opened.

@@ -100,6 +100,7 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE wallet_transactions (LIKE public.wallet_transactions);
     CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE webhook_subscriptions (LIKE public.webhook_subscriptions, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));

@@ -12,7 +12,7 @@ use crate::access::one_click::OneClick;
 use crate::sandbox::cards::CURRENCY;
 use crate::secrets::seal::Secret;
 
-/// Every webhook event type.
+/// Event types of orders.
 const WEBHOOK_EVENTS: [&str; 5] =
     ["order.created", "order.pending", "order.delivered", "order.partially_delivered", "order.cancelled"];
 

@@ -57,7 +57,7 @@ impl Search {
     ) -> Result<Vec<(Position, Uuid)>, sqlx::Error> {
         // The webhook may have unsubscribed from a type of which it has deliveries.
         let types: Vec<&str> = match self.kind {
-            ReplayKind::Deliveries => WebhookEventType::ALL.map(WebhookEventType::announced).into(),
+            ReplayKind::Deliveries => WebhookEventType::OF_ORDERS.map(WebhookEventType::announced).into(),
             ReplayKind::Missed => self.events.iter().map(|event| event.announced()).collect(),
         };
         sqlx::query_as(

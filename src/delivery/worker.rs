@@ -17,7 +17,7 @@ use super::schedule::Clock;
 use super::scheduler::{FAST_WITHIN, Limits, Scheduler};
 use super::share::Free;
 use crate::ledger::{NewDeliveries, connect};
-use crate::secrets::seal::Keyring;
+use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 
 mod recording;
@@ -210,8 +210,10 @@ impl Worker {
             event_type: &claimed.event_type,
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
+            previous_secret: target.previous_at(claimed.clock.now().timestamp()).map(Secret::expose),
             // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
             timestamp: claimed.clock.now().timestamp(),
+            custom_headers: &target.headers,
             body: claimed.payload.clone(),
         };
         self.sender.send(delivery).await

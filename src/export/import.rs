@@ -373,6 +373,7 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
         deliveries::write(&mut tx, shard, &made).await?;
         left = left.get(made.events..).unwrap_or_default();
     }
+    sqlx::query("SELECT set_config('ledger.webhook_events', 'further', true)").execute(&mut *tx).await?;
     sqlx::query(
         "INSERT INTO projection_checkpoints (shard_id, projection, position) VALUES ($1, $2, $3)
          ON CONFLICT (shard_id, projection) DO UPDATE SET position = excluded.position, updated_at = clock_timestamp()",

@@ -31,6 +31,8 @@ pub enum CommandResult {
     Signing {
         credential: Credential,
         signing_secret: Option<Secret>,
+        /// Time up to which deliveries are signed with the replaced secret, too.
+        previous_until: Option<DateTime<Utc>>,
     },
     IpBlockLifted,
     EmergencySunset,
@@ -144,6 +146,10 @@ pub struct WebhookView {
     pub name: Secret,
     pub url: Secret,
     pub token: Option<Secret>,
+    /// Custom headers, as JSON.
+    pub headers: Option<Secret>,
+    /// Time up to which the token that this command replaced is valid, too.
+    pub previous_until: Option<DateTime<Utc>>,
 }
 
 /// A beneficiary with the public details of the person.

@@ -22,7 +22,7 @@ pub fn reads_of(shard: ShardId, submissions: &[Submission]) -> ReadSet<'_> {
         match submission.origin.actor {
             Actor::Credential(id) => reads.streams.credentials.id(id),
             Actor::User(id) => reads.streams.users.id(id),
-            Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox => {}
+            Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox | Actor::Service => {}
         }
         submission.command.reads(&mut reads);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::{PgPool, replanned};
 use ledger_events::webhook::{Hearing, Webhook, WebhookEventType};
-use ledger_events::{Event, OrderId, ShardId, StreamType, WebhookId};
+use ledger_events::{OrderId, ShardId, StreamType, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryHistory};
 use ledger_projections::state::fold;
 use uuid::Uuid;
@@ -50,7 +50,8 @@ async fn explain_once(
     let mut connection = pool.acquire().await?;
     // The checkpoint comes first: deliveries up to it are visible to every later query.
     let checkpoint = deliveries::checkpoint(&mut *connection, shard).await?;
-    let of_order = Filter { types: WebhookEventType::ALL.map(|event| event.announced().to_owned()).into(), ..Filter::default() };
+    let of_order =
+        Filter { types: WebhookEventType::OF_ORDERS.map(|event| event.announced().to_owned()).into(), ..Filter::default() };
     let stream = (StreamType::Order.as_str(), order.0);
     let events = reader::matching_of_stream(&mut *connection, shard, stream, (0, i64::MAX), &of_order, MAX_EVENTS).await?;
     let last = events.last().map_or(0, |event| event.position);
@@ -89,8 +90,7 @@ fn heard<'e>(
         while let Some(change) = changes.next_if(|change| change.position < stored.position) {
             fold::<Webhook>(&mut states, &change.decode()?);
         }
-        let Event::Order(event) = stored.decode()?.event else { continue };
-        if let Some(event_type) = WebhookEventType::announcing(&event) {
+        if let Some(event_type) = WebhookEventType::announcing(&stored.decode()?.event) {
             heard.push((stored, event_type, Hearing::of(states.get(&webhook), event_type)));
         }
     }

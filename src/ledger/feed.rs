@@ -72,7 +72,6 @@ async fn find(
     types: &[WebhookEventType],
     limit: usize,
 ) -> Result<(Vec<Announced>, Position), sqlx::Error> {
-    let types: Vec<&str> = types.iter().map(|event_type| event_type.announced()).collect();
     let (mut found, mut reached, mut segments) = (vec![], after, FIRST_SEGMENTS);
     for _ in 0..MAX_QUERIES {
         if reached >= head || found.len() >= limit {
@@ -80,7 +79,7 @@ async fn find(
         }
         let upto = head.min(reached + segments * SEGMENT);
         let wanted = limit - found.len();
-        let part = reader::announced(conn, owner, (reached, upto), &types, i64::try_from(wanted).unwrap_or(i64::MAX)).await?;
+        let part = reader::announced(conn, owner, (reached, upto), types, i64::try_from(wanted).unwrap_or(i64::MAX)).await?;
         reached = match part.last() {
             Some(last) if part.len() == wanted => last.position,
             _ => upto,

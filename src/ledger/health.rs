@@ -254,7 +254,7 @@ impl Follower {
         let lines: Vec<EventRow> = sqlx::query_as(
             "SELECT position, event_id, type, (metadata->>'account_id')::bigint AS account_id FROM events
              WHERE shard_id = $1 AND position > $2 AND position <= $3
-               AND (stream_type = 'webhook' OR (stream_type = 'order' AND type = ANY($4))) ORDER BY position",
+               AND (stream_type = 'webhook' OR (stream_type IN ('order', 'payout', 'account') AND type = ANY($4))) ORDER BY position",
         )
         .bind(self.shard)
         .bind(self.position)

@@ -31,6 +31,7 @@ pub mod nodes;
 pub mod operator_users;
 pub mod operators;
 pub mod outbox;
+pub mod previous_secret;
 pub mod projector;
 mod read_set;
 pub mod reader;
@@ -46,6 +47,7 @@ pub mod texts;
 pub mod timeline;
 pub mod user_security;
 mod wake;
+pub mod webhook_headers;
 pub(crate) mod write;
 mod writer;
 

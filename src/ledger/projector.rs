@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reader::{self, ReadError};
 use super::wake::Addressee;
-use super::{Ledger, connect};
+use super::{Ledger, connect, low_balance as low_balances};
 use crate::telemetry::Metrics;
 
 /// Largest number of events per transaction. Events with many deliveries make it smaller.
@@ -128,11 +128,23 @@ impl Projector {
                     }
                 }
                 heartbeat.beat();
-                match connect::within(DEADLINE, self.watch(shard)).await {
-                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
-                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                let is_current = match connect::within(DEADLINE, self.watch(shard)).await {
+                    Ok(ProjectionStep::Applied { is_more, .. }) => {
+                        is_behind |= is_more;
+                        !is_more
+                    }
+                    Ok(ProjectionStep::Idle) => true,
+                    Ok(ProjectionStep::Elsewhere) => false,
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to derive notices of low balances; retrying");
+                        false
+                    }
+                };
+                heartbeat.beat();
+                if is_current {
+                    match connect::within(DEADLINE, low_balances::announce(&self.ledger, shard)).await {
+                        Ok(notices) => is_behind |= notices > 0,
+                        Err(error) => tracing::warn!(shard, %error, "failed to announce low balances; retrying"),
                     }
                 }
             }
@@ -288,7 +300,9 @@ impl Folded {
 /// not exist and was just created.
 async fn hold(conn: &mut PgConnection, shard: ShardId, projection: &'static str) -> Result<Option<Position>, sqlx::Error> {
     let held = sqlx::query_scalar(
-        "SELECT position FROM projection_checkpoints WHERE shard_id = $1 AND projection = $2 FOR UPDATE SKIP LOCKED",
+        // The setting says that this node delivers all event types (migration 0050).
+        "SELECT position FROM projection_checkpoints, set_config('ledger.webhook_events', 'further', true)
+         WHERE shard_id = $1 AND projection = $2 FOR UPDATE OF projection_checkpoints SKIP LOCKED",
     )
     .bind(shard)
     .bind(projection)

@@ -26,6 +26,12 @@ pub const FAILURE_REASON: &str = "payout.failure_reason";
 pub const WEBHOOK_NAME: &str = "webhook.name";
 pub const WEBHOOK_URL: &str = "webhook.url";
 pub const WEBHOOK_TOKEN: &str = "webhook.token";
+/// Token that a rotation has replaced; `super::previous_secret` writes it.
+pub const WEBHOOK_PREVIOUS_TOKEN: &str = "webhook.previous_token";
+/// Signing secret that a rotation has replaced.
+pub const CREDENTIAL_PREVIOUS_SECRET: &str = "credential.previous_secret";
+/// Custom headers of a webhook, as JSON.
+pub const WEBHOOK_HEADERS: &str = "webhook.headers";
 /// Note or reason of an operator for what a second one must approve, and the reason of the second one for rejecting it.
 pub const APPROVAL_NOTE: &str = "approval.note";
 pub const APPROVAL_REASON: &str = "approval.reason";

@@ -45,4 +45,6 @@ mod statistics;
 mod stock;
 mod two_factor;
 mod users;
+mod webhook_headers;
+mod webhook_rotation;
 mod webhooks;

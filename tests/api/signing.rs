@@ -48,8 +48,9 @@ async fn a_new_linked_webhook_gets_the_rotated_secret_as_its_token() {
         account_id: AccountId(account_id),
         credential_id: CredentialId(credential_id),
         new_secret: new_secret.clone(),
+        previous_valid_hours: None,
     };
-    let Outcome::Signing { credential, signing_secret } = run(&node.ledger, rotate.clone()).await else { panic!() };
+    let Outcome::Signing { credential, signing_secret, .. } = run(&node.ledger, rotate.clone()).await else { panic!() };
     assert!(credential.has_signing_secret && !credential.hmac_required);
     assert_eq!(signing_secret.as_ref(), Some(&new_secret));
     let hook =
@@ -189,6 +190,7 @@ async fn requiring_signatures_and_rotating_apply_to_the_next_request_on_every_no
             account_id: AccountId(account_id),
             credential_id: CredentialId(credential_id),
             new_secret: second.clone(),
+            previous_valid_hours: None,
         },
     )
     .await;

@@ -33,7 +33,8 @@ async fn a_webhook_is_created_changed_and_deleted() {
     let view = node.client(&client, "GET", &path, Value::Null).await.data(200);
     let expected = json!({
         "id": created["id"], "name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"],
-        "credential_id": null, "is_active": true, "created_at": created["created_at"], "updated_at": created["created_at"],
+        "credential_id": null, "header_names": [], "is_active": true, "created_at": created["created_at"],
+        "updated_at": created["created_at"],
     });
     assert_eq!(view, expected);
     let list = node.client(&client, "GET", "/webhooks", Value::Null).await;
@@ -157,7 +158,7 @@ async fn a_webhooks_own_token_is_rotated_and_shown_once() {
     let rotated = answer.data(200);
     assert_eq!(answer.header("cache-control"), "no-store");
     let token = rotated["token"].as_str().unwrap();
-    assert_eq!((&rotated["webhook_id"], token.len(), rotated.as_object().unwrap().len()), (&made["id"], 64, 3), "{rotated}");
+    assert_eq!((&rotated["webhook_id"], token.len(), rotated.as_object().unwrap().len()), (&made["id"], 64, 4), "{rotated}");
     assert_ne!(made["token"], rotated["token"]);
     let replayed = node.keyed(client, &path, "rotation", &Value::Null).await;
     assert_eq!((replayed.header("idempotent-replayed"), &replayed.text), ("true", &answer.text));

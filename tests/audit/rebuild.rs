@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 25] = [
+const TABLES: [&str; 26] = [
     "accounts",
     "credentials",
     "credential_restrictions",
@@ -19,6 +19,7 @@ const TABLES: [&str; 25] = [
     "wallets",
     "wallet_transactions",
     "webhooks",
+    "webhook_subscriptions",
     "webhook_replays",
     "beneficiaries",
     "payouts",

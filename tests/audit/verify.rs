@@ -159,6 +159,8 @@ const TAMPERINGS: &[(&str, &str)] = &[
     ("DELETE FROM categories", "categories 1 is missing"),
     ("UPDATE webhooks SET is_active = NOT is_active WHERE id = 1", "webhooks 1: is_active is false, the log says true"),
     ("DELETE FROM webhooks WHERE id = 2", "webhooks 2 is missing"),
+    ("DELETE FROM webhook_subscriptions WHERE id = 1", "webhook_subscriptions 1 is missing"),
+    ("UPDATE webhook_subscriptions SET events = '{payout.paid}' WHERE id = 1", "webhook_subscriptions 1: events is"),
     ("UPDATE orders SET product_name = 'Other' WHERE id = 1", "orders 1: product_name is \"Other\", the log says \"Card\""),
     ("UPDATE events SET recorded_at = 'epoch' WHERE position = 3", "before its predecessor's"),
     (

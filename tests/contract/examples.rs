@@ -1,9 +1,12 @@
 //! Every example is valid against its schema, and real responses and webhooks match their descriptions.
 
+use ledger_events::account::LowBalanceReached;
 use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::ledger::commands::{self, PayoutOutcome};
 use serde_json::Value;
 
 use super::{documents, problems};
+use crate::support::ledger::{Customer, money};
 use crate::support::shop::Shop;
 
 /// Collects every media type, parameter and header of a document that has a schema, with its examples.
@@ -104,11 +107,41 @@ fn documents_name_every_code_and_header() {
     }
 }
 
-/// Checks real envelopes of an order's events: one of each type, and the first one of a second order.
+/// Types of the events that [`further_events`] makes.
+const FURTHER: [&str; 7] = [
+    "payout.requested",
+    "payout.paid",
+    "payout.requested",
+    "payout.failed",
+    "payout.requested",
+    "payout.cancelled",
+    "wallet.low_balance",
+];
+
+/// Makes an event of each type of payouts and wallets.
+async fn further_events(shop: &Shop) {
+    let Customer { account_id, wallet_id, .. } = shop.customer;
+    let to = shop.beneficiary().await;
+    for outcome in [PayoutOutcome::Paid, PayoutOutcome::Failed { reason: None }] {
+        let payout_id = shop.payout(to, "1.00").await;
+        shop.run(commands::SettlePayout { payout_id, outcome }).await;
+    }
+    let payout_id = shop.payout(to, "1.00").await;
+    shop.run(commands::CancelPayout { account_id, payout_id }).await;
+    let (currency, below, balance) = ("EUR".parse().unwrap(), money("10.00"), money("9.00"));
+    let reached = LowBalanceReached { wallet_id, currency, below, balance, position: 1, fell_at: chrono::Utc::now() };
+    shop.run(commands::AnnounceLowBalance { account_id, reached }).await;
+}
+
+/// Checks real envelopes: those of an order's events, one of each type, the first one of a second order, and those of payouts
+/// and wallets.
 #[tokio::test]
 async fn envelopes_are_as_described() {
     let types =
-        ["order.created", "order.pending", "order.partially_delivered", "order.delivered", "order.created", "order.cancelled"];
+        ["order.created", "order.pending", "order.partially_delivered", "order.delivered", "order.created", "order.cancelled"]
+            .into_iter()
+            .chain(FURTHER)
+            .collect::<Vec<_>>();
     let shop = Shop::open().await;
     shop.webhook_for(shop.customer.account_id, "https://example.com/hook", &WebhookEventType::ALL).await;
     shop.load("card", 1, None).await;
@@ -118,6 +151,7 @@ async fn envelopes_are_as_described() {
     shop.fulfil(order).await;
     let other = shop.order(1).await;
     shop.cancel(other).await;
+    further_events(&shop).await;
     shop.project().await;
     let made: Vec<(String, String)> = sqlx::query_as("SELECT event_type, payload FROM webhook_envelopes ORDER BY position")
         .fetch_all(shop.pool())
@@ -136,7 +170,12 @@ async fn envelopes_are_as_described() {
         assert_eq!(names(&payload), names(&described["example"]), "{event}");
         assert_eq!(names(&payload["data"]), names(&described["example"]["data"]), "{event}");
         assert_eq!(payload["data"]["status"], described["example"]["data"]["status"], "{event}");
-        let properties = &document["components"]["schemas"]["WebhookOrder"]["properties"];
+        let data = match event.split_once('.').unwrap().0 {
+            "order" => "WebhookOrder",
+            "payout" => "WebhookPayout",
+            _ => "WebhookLowBalance",
+        };
+        let properties = &document["components"]["schemas"][data]["properties"];
         payload["data"].as_object_mut().unwrap().retain(|name, _| properties.get(name).is_none());
         assert_eq!(payload["data"], serde_json::json!({}), "{event}");
     }

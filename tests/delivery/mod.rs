@@ -3,6 +3,7 @@
 mod bounds;
 mod codes;
 mod fairness;
+mod further;
 mod hostile;
 mod nodes;
 mod records;

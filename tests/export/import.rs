@@ -28,7 +28,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and all tables derived from it.
-const DERIVED: [&str; 27] = [
+const DERIVED: [&str; 28] = [
     "events",
     "accounts",
     "credentials",
@@ -40,6 +40,7 @@ const DERIVED: [&str; 27] = [
     "wallets",
     "wallet_transactions",
     "webhooks",
+    "webhook_subscriptions",
     "webhook_replays",
     "beneficiaries",
     "payouts",
@@ -180,6 +181,7 @@ async fn the_service_continues_after_the_end_of_the_imported_log() {
         name: Secret::new("new"),
         url: Secret::new("https://example.com/new"),
         events: vec![WebhookEventType::OrderCreated],
+        headers: None,
         credential_id: None,
         new_secret: random_secret(),
     };

@@ -270,7 +270,13 @@ async fn verify_names_a_restored_old_signing_secret() {
     .await
     .unwrap();
     let (account_id, new_secret) = (shop.customer.account_id, Secret::new("another"));
-    shop.run(commands::RotateSigningSecret { account_id, credential_id: CredentialId(1), new_secret }).await;
+    shop.run(commands::RotateSigningSecret {
+        account_id,
+        credential_id: CredentialId(1),
+        new_secret,
+        previous_valid_hours: None,
+    })
+    .await;
     assert_eq!(lines(&shop).await, Vec::<String>::new());
     // Both values as the service wrote them earlier.
     let mut admin = shop.admin().await;

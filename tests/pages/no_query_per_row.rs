@@ -173,6 +173,7 @@ impl World {
                 name: Secret::new(format!("hook {row}")),
                 url: Secret::new("https://example.com/hook"),
                 events: vec![WebhookEventType::OrderCreated],
+                headers: None,
                 credential_id: None,
                 new_secret: Secret::new("signing"),
             };

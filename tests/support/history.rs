@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bank_statements::lines::Columns;
 use chrono::SubsecRound;
-use ledger_events::account::{AccountStatus, DiscountRule};
+use ledger_events::account::{AccountStatus, DiscountRule, LowBalanceReached};
 use ledger_events::api_version::EmergencySunsetDeclared;
 use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
 use ledger_events::log::SignedTree;
@@ -78,7 +78,7 @@ impl Shop {
         let new_secret = Secret::new("signing");
         let is_required = true;
         self.run(commands::SetHmacRequired { account_id, credential_id, is_required, new_secret: new_secret.clone() }).await;
-        self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret }).await;
+        self.run(commands::RotateSigningSecret { account_id, credential_id, new_secret, previous_valid_hours: None }).await;
         let user_id = self.user(account_id, "a@example.com").await;
         self.user(account_id, "b@example.com").await;
         let change =
@@ -142,6 +142,10 @@ impl Shop {
         self.approvals().await;
         let (account_id, wallet_id) = (self.customer.account_id, self.customer.wallet_id);
         self.run(commands::SetLowBalanceNotice { account_id, wallet_id, below: Some(money("10.00")) }).await;
+        let (currency, fell_at) = ("EUR".parse().unwrap(), chrono::Utc::now().trunc_subsecs(3));
+        let reached =
+            LowBalanceReached { wallet_id, currency, below: money("10.00"), balance: money("9.00"), position: 1, fell_at };
+        self.run(commands::AnnounceLowBalance { account_id, reached }).await;
         self.access().await;
         // Switching the webhook off fails its pending deliveries, which are then retried.
         self.listens(all, false).await;

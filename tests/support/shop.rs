@@ -136,6 +136,7 @@ impl Shop {
             name: Secret::new("test"),
             url: Secret::new(url),
             events: events.to_vec(),
+            headers: None,
             credential_id: None,
             new_secret: random_secret(),
         };

@@ -55,6 +55,15 @@ def test_header_names_come_in_any_case() -> None:
     assert webhooks.verify(TOKEN, headers, BODY).event_id == "e1"
 
 
+def test_after_a_rotation_the_token_before_it_still_verifies() -> None:
+    sent = {**signed(BODY, "the-new-token"), "X-Signature-Previous": signed(BODY)["X-Signature"]}
+    for token in (TOKEN, "the-new-token"):
+        assert webhooks.verify(token, sent, BODY).event_id == "e1"
+    for token, body in (("another", BODY), (TOKEN, BODY + b" ")):
+        with pytest.raises(InvalidWebhook):
+            webhooks.verify(token, sent, body)
+
+
 def test_one_of_several_tokens_suffices() -> None:
     assert webhooks.verify(["the-old-token", TOKEN], signed(BODY), BODY).event_id == "e1"
     with pytest.raises(InvalidWebhook):

@@ -237,6 +237,10 @@ pub struct ChangeWebhook {
     /// Event types that the webhook is subscribed to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<models::WebhookEventType>>,
+    /// Headers of your own that each delivery carries from the next one on. They replace all earlier ones; an empty
+    /// list removes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Vec<models::WebhookHeader>>,
     /// Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_active: Option<bool>,
@@ -360,7 +364,8 @@ pub struct Delivery {
     pub id: i64,
     /// Maximum number of attempts. When the last one fails, the delivery is `failed` for good.
     pub max_attempts: i32,
-    /// Unique identifier of the order that the event is about; 0 for a test delivery.
+    /// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+    /// wallets.
     pub order_id: i64,
     /// Webhook envelope: the JSON body that each attempt sends.
     pub payload: serde_json::Value,
@@ -396,7 +401,8 @@ pub struct DeliveryDetail {
     pub max_attempts: i32,
     /// Time at which the next attempt is due; null unless the status is `pending`.
     pub next_attempt_at: Option<DateTime<Utc>>,
-    /// Unique identifier of the order that the event is about; 0 for a test delivery.
+    /// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+    /// wallets.
     pub order_id: i64,
     /// Webhook envelope: the JSON body that each attempt sends.
     pub payload: serde_json::Value,
@@ -1468,12 +1474,15 @@ pub struct RegisterWebhook {
     /// token. Linking requires the role owner, or a request made with that credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<i64>,
+    /// Headers of your own that each delivery carries, such as `Authorization`. At most 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Vec<models::WebhookHeader>>,
 }
 
 impl RegisterWebhook {
     /// Creates the body with its required fields.
     pub fn new(name: impl Into<String>, url: impl Into<String>, events: Vec<models::WebhookEventType>) -> Self {
-        Self { name: name.into(), url: url.into(), events, credential_id: None }
+        Self { name: name.into(), url: url.into(), events, credential_id: None, headers: None }
     }
 }
 
@@ -1645,12 +1654,32 @@ impl RequestPayout {
     }
 }
 
+/// Details of the rotation of a signing secret.
+#[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RotateSecret {
+    /// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`.
+    /// Without it, they are signed with the new one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_valid_hours: Option<i64>,
+}
+
+/// Details of a rotation.
+#[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RotateToken {
+    /// Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`.
+    /// Without it, they are signed with the new one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_valid_hours: Option<i64>,
+}
+
 /// A rotated signing secret. It is shown only in this response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RotatedSecret {
     /// Unique identifier of the API key.
     pub credential_id: i64,
+    /// Time up to which deliveries are signed with the replaced secret, too. Null if it stopped at once.
+    pub previous_valid_until: Option<DateTime<Utc>>,
     /// Time of the rotation.
     pub rotated_at: DateTime<Utc>,
     /// The new signing secret. Requests with the API key, and deliveries of webhooks linked to it, are signed with it
@@ -1662,6 +1691,8 @@ pub struct RotatedSecret {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RotatedToken {
+    /// Time up to which deliveries are signed with the replaced token, too. Null if it stopped at once.
+    pub previous_valid_until: Option<DateTime<Utc>>,
     /// Time of the rotation.
     pub rotated_at: DateTime<Utc>,
     /// Secret that signs the deliveries from now on. Store it safely: it is not shown again.
@@ -1783,6 +1814,11 @@ pub struct TestWebhook {
     /// - `order.partially_delivered`: some units of the order are delivered.
     /// - `order.delivered`: all units of the order are delivered.
     /// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+    /// - `payout.requested`: a payout was requested and debited from the wallet.
+    /// - `payout.paid`: the money of the payout was sent.
+    /// - `payout.failed`: the money could not be sent, and was returned to the wallet.
+    /// - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+    /// - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_type: Option<models::WebhookEventType>,
 }
@@ -2022,6 +2058,8 @@ pub struct Webhook {
     pub credential_id: Option<i64>,
     /// Event types that the webhook is subscribed to.
     pub events: Vec<models::WebhookEventType>,
+    /// Names of the headers of your own that each delivery carries, in lower case. Their values are never shown.
+    pub header_names: Vec<String>,
     /// Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
     pub id: i64,
     /// Whether the webhook is active. An inactive webhook receives no events.
@@ -2073,6 +2111,11 @@ pub struct WebhookEnvelope {
 /// - `order.partially_delivered`: some units of the order are delivered.
 /// - `order.delivered`: all units of the order are delivered.
 /// - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+/// - `payout.requested`: a payout was requested and debited from the wallet.
+/// - `payout.paid`: the money of the payout was sent.
+/// - `payout.failed`: the money could not be sent, and was returned to the wallet.
+/// - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+/// - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
 ///
 /// `Other` is a value that this version of the library does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -2088,6 +2131,16 @@ pub enum WebhookEventType {
     OrderPartiallyDelivered,
     #[serde(rename = "order.cancelled")]
     OrderCancelled,
+    #[serde(rename = "payout.requested")]
+    PayoutRequested,
+    #[serde(rename = "payout.paid")]
+    PayoutPaid,
+    #[serde(rename = "payout.failed")]
+    PayoutFailed,
+    #[serde(rename = "payout.cancelled")]
+    PayoutCancelled,
+    #[serde(rename = "wallet.low_balance")]
+    WalletLowBalance,
     #[serde(untagged)]
     Other(String),
 }
@@ -2101,6 +2154,11 @@ impl WebhookEventType {
             Self::OrderDelivered => "order.delivered",
             Self::OrderPartiallyDelivered => "order.partially_delivered",
             Self::OrderCancelled => "order.cancelled",
+            Self::PayoutRequested => "payout.requested",
+            Self::PayoutPaid => "payout.paid",
+            Self::PayoutFailed => "payout.failed",
+            Self::PayoutCancelled => "payout.cancelled",
+            Self::WalletLowBalance => "wallet.low_balance",
             Self::Other(value) => value,
         }
     }
@@ -2122,6 +2180,39 @@ pub struct WebhookExplanation {
     pub order_id: i64,
     /// Unique identifier of the webhook.
     pub webhook_id: i64,
+}
+
+/// A header of your own that each delivery of a webhook carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebhookHeader {
+    /// Name of the header: letters, digits, hyphens and underscores. Upper and lower case are the same. Headers of
+    /// HTTP, of proxies, of cloud metadata and of the service itself are refused.
+    pub name: String,
+    /// Value of the header: printable ASCII characters. It is never shown again.
+    pub value: Secret,
+}
+
+impl WebhookHeader {
+    /// Creates the body with its required fields.
+    pub fn new(name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+}
+
+/// Fall of a wallet's balance. New fields may be added; ignore unknown fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WebhookLowBalance {
+    /// Balance right after the movement that made it fall.
+    pub balance: Amount,
+    /// Amount below which the balance fell.
+    pub below: Amount,
+    /// Currency as an ISO 4217 code.
+    pub currency: String,
+    /// Time of the movement.
+    pub fell_at: DateTime<Utc>,
+    /// Unique identifier of the wallet.
+    pub wallet_id: i64,
 }
 
 /// State of an order right after the event. New fields may be added; ignore unknown fields.
@@ -2153,6 +2244,30 @@ pub struct WebhookOrder {
     pub status: models::OrderStatus,
     /// Detail of the status, or empty. New values may be added and are informational.
     pub sub_status: String,
+}
+
+/// State of a payout right after the event. New fields may be added; ignore unknown fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WebhookPayout {
+    /// Amount debited from the wallet.
+    pub amount: Amount,
+    /// Unique identifier of the beneficiary that receives the money.
+    pub beneficiary_id: i64,
+    /// Your own reference for the payout, as sent when it was requested.
+    pub client_reference: Option<String>,
+    /// Time at which the payout was requested.
+    pub created_at: DateTime<Utc>,
+    /// Currency as an ISO 4217 code.
+    pub currency: String,
+    /// Unique identifier of the payout.
+    pub id: i64,
+    /// Time at which the payout became `PAID`, `FAILED` or `CANCELLED`; null until then.
+    pub settled_at: Option<DateTime<Utc>>,
+    /// Status of the payout.
+    pub status: models::PayoutStatus,
+    /// Unique identifier of the wallet that was debited.
+    pub wallet_id: i64,
 }
 
 /// A replay of events to a webhook, and the outcome of its deliveries.

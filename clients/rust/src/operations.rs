@@ -46,8 +46,11 @@ impl Client {
     ///
     /// Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are
     /// signed with the new secret from now on. The secret is shown only in this response. Requires the role owner.
-    pub fn rotate_signing_secret(&self, id: i64) -> Call<models::RotatedSecret> {
-        Call::data(self, Method::POST, format!("/client/api/api-keys/{id}/rotate-signing-secret"))
+    ///
+    /// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret,
+    /// in the header `X-Signature-Previous`. Requests need the new secret at once.
+    pub fn rotate_signing_secret(&self, id: i64, body: Option<&models::RotateSecret>) -> Call<models::RotatedSecret> {
+        Call::data(self, Method::POST, format!("/client/api/api-keys/{id}/rotate-signing-secret")).json(body)
     }
 }
 
@@ -1000,8 +1003,11 @@ impl Client {
     /// Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in
     /// this response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret
     /// instead.
-    pub fn rotate_webhook_token(&self, id: i64) -> Call<models::RotatedToken> {
-        Call::data(self, Method::POST, format!("/api/v1/webhooks/{id}/rotate-token")).keyed()
+    ///
+    /// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token,
+    /// in the header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks).
+    pub fn rotate_webhook_token(&self, id: i64, body: Option<&models::RotateToken>) -> Call<models::RotatedToken> {
+        Call::data(self, Method::POST, format!("/api/v1/webhooks/{id}/rotate-token")).json(body).keyed()
     }
 
     /// Test a webhook.

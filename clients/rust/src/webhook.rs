@@ -18,6 +18,9 @@ use crate::models::WebhookEnvelope;
 use crate::secret::Secret;
 use crate::signing::hmac_hex;
 
+/// Header with a second signature, made with the token before a rotation.
+const PREVIOUS: &str = "x-signature-previous";
+
 /// A genuine webhook, as an argument of a handler.
 ///
 /// Deduplicate on `event_id`, answer quickly, and answer 200 to event types that you do not act on.
@@ -76,12 +79,17 @@ impl Verifier {
     /// If it is not genuine, too old, or not an event.
     pub fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<WebhookEnvelope, WebhookError> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).ok_or(WebhookError::Missing(name));
-        self.check(header("x-timestamp")?, header("x-signature")?, body, Utc::now().timestamp())?;
+        let (timestamp, signature, now) = (header("x-timestamp")?, header("x-signature")?, Utc::now().timestamp());
+        match (self.check(timestamp, signature, body, now), header(PREVIOUS)) {
+            // After a rotation, the service can sign with the replaced token, too.
+            (Err(WebhookError::Signature), Ok(previous)) => self.check(timestamp, previous, body, now)?,
+            (checked, _) => checked?,
+        }
         serde_json::from_slice(body).map_err(WebhookError::Body)
     }
 
     /// Verifies the values of `X-Timestamp` and `X-Signature`, for frameworks with other header types. `now` is in Unix
-    /// seconds.
+    /// seconds. If the signature does not match, `X-Signature-Previous` may: a rotation can ask for it.
     ///
     /// # Errors
     /// If the timestamp is too far from `now`, or the signature does not match.

@@ -49,8 +49,11 @@ export function verifyWebhook(
     throw new InvalidWebhook("the headers X-Timestamp and X-Signature are required");
   }
   const candidates = typeof tokens === "string" ? [tokens] : tokens;
+  // After a rotation, the service can sign with the replaced token, too.
+  const signatures = [signature, header(headers, "x-signature-previous")].filter((each): each is string => each !== null);
   // Anybody can sign with an empty token, such as that of an unset variable.
-  if (!candidates.some((token) => token !== "" && isGenuine(token, timestamp, body, signature, now))) {
+  const isSigned = (token: string) => signatures.some((each) => isGenuine(token, timestamp, body, each, now));
+  if (!candidates.some((token) => token !== "" && isSigned(token))) {
     throw new InvalidWebhook("the signature does not match, or the delivery is more than 5 minutes off");
   }
   const event = parsed(body);

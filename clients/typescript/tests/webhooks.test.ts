@@ -41,6 +41,14 @@ test("one of several tokens suffices, but an empty one verifies nothing", () => 
   }
 });
 
+test("after a rotation, the token before it still verifies", () => {
+  const sent = { ...signed(BODY, "the-new-token"), "X-Signature-Previous": signed(BODY)["X-Signature"] ?? "" };
+  assert.deepEqual(verifyWebhook(TOKEN, sent, BODY), EVENT);
+  assert.deepEqual(verifyWebhook("the-new-token", sent, BODY), EVENT);
+  assert.throws(() => verifyWebhook("another", sent, BODY), InvalidWebhook);
+  assert.throws(() => verifyWebhook(TOKEN, sent, `${BODY} `), InvalidWebhook);
+});
+
 const FORGED: [string, Record<string, string>, string | Uint8Array][] = [
   ["another body", signed(BODY), `${BODY} `],
   ["another token", signed(BODY, "another"), BODY],

@@ -2,6 +2,7 @@
 
 pub mod address;
 mod connections;
+pub mod custom;
 pub mod receiver;
 pub mod resolver;
 pub mod sender;

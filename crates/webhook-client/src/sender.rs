@@ -25,6 +25,7 @@ use url::{Host, Url};
 
 use super::address::{AddressFilter, UrlRefused, check_url};
 use super::connections::{Connections, Origin, Trouble};
+use super::custom::CustomHeaders;
 use super::resolver::{Resolver, Unresolved};
 use super::signature::{sign, token_header_name};
 
@@ -45,6 +46,7 @@ const X_EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
 const X_EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+const X_SIGNATURE_PREVIOUS: HeaderName = HeaderName::from_static("x-signature-previous");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Settings of a [`Sender`].
@@ -93,8 +95,12 @@ pub struct Delivery<'a> {
     pub request_id: &'a str,
     /// Secret of the webhook. It signs the delivery and is sent in the token header.
     pub secret: &'a str,
+    /// Secret before a rotation, while it is still valid. Its signature is sent, too; the secret is not.
+    pub previous_secret: Option<&'a str>,
     /// Time of sending, in Unix seconds.
     pub timestamp: i64,
+    /// Headers of the webhook's owner.
+    pub custom_headers: &'a CustomHeaders,
     /// Stored bytes of the payload, sent unchanged.
     pub body: Bytes,
 }
@@ -172,6 +178,10 @@ impl DeliveryHeaders {
         headers.insert(X_EVENT_TYPE, header_value("event type", delivery.event_type)?);
         headers.insert(X_TIMESTAMP, HeaderValue::from(delivery.timestamp));
         headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
+        if let Some(previous) = delivery.previous_secret {
+            let signature = sign(previous, delivery.timestamp, &delivery.body);
+            headers.insert(X_SIGNATURE_PREVIOUS, header_value("signature", &signature)?);
+        }
         headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
         headers.insert(self.token_header.clone(), token);
         Ok(headers)
@@ -247,6 +257,8 @@ impl Sender {
         let url = check_url(delivery.url).map_err(|refused| refused.to_string())?;
         let origin = origin(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?;
         let mut headers = HeaderMap::with_capacity(16);
+        delivery.custom_headers.add_to(&mut headers);
+        // None of these can be replaced by a custom one.
         headers.insert(HOST, host(&url).ok_or_else(|| UrlRefused::Invalid.to_string())?);
         headers.extend(self.headers.sign(&delivery)?);
         let mut request = Request::new(Full::new(delivery.body));

@@ -66,6 +66,7 @@ proptest! {
                 AccountEvent::DiscountSet(e) => _ = set.insert((e.product_id, e.category_id), e.discount),
                 AccountEvent::AccountCreated(_)
                 | AccountEvent::LowBalanceNoticeSet(_)
+                | AccountEvent::LowBalanceReached(_)
                 | AccountEvent::UserInvited(_)
                 | AccountEvent::InvitationRevoked(_)
                 | AccountEvent::SecurityPolicyChanged(_)

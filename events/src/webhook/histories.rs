@@ -11,22 +11,33 @@ fn at(version: i64) -> Moment {
 }
 
 fn types() -> impl Strategy<Value = Vec<WebhookEventType>> {
-    prop::sample::subsequence(WebhookEventType::ALL.to_vec(), 1..=5)
+    prop::sample::subsequence(WebhookEventType::ALL.to_vec(), 1..=WebhookEventType::ALL.len())
 }
 
 fn registered() -> impl Strategy<Value = WebhookRegistered> {
-    (types(), prop::option::of(1i64..5)).prop_map(|(events, credential_id)| WebhookRegistered {
-        account_id: AccountId(7),
-        credential_id: credential_id.map(CredentialId),
-        events,
-        name_hash: "n".into(),
-        url_hash: "u".into(),
+    (types(), prop::option::of(1i64..5)).prop_map(|(events, credential_id)| {
+        let (events, further_events) = WebhookEventType::split(events);
+        WebhookRegistered {
+            account_id: AccountId(7),
+            credential_id: credential_id.map(CredentialId),
+            events,
+            name_hash: "n".into(),
+            url_hash: "u".into(),
+            further_events,
+            headers_hash: None,
+        }
     })
+}
+
+/// Puts the types of orders before the further ones.
+fn of(events: &[WebhookEventType], further: &[WebhookEventType]) -> Vec<WebhookEventType> {
+    [events, further].concat()
 }
 
 fn command() -> impl Strategy<Value = WebhookCommand> {
     let update = (prop::option::of(types()), prop::option::of(any::<bool>())).prop_map(|(events, is_active)| {
-        WebhookCommand::Update(WebhookUpdated { events, is_active, ..WebhookUpdated::default() })
+        let (events, further_events) = events.map(WebhookEventType::split).unzip();
+        WebhookCommand::Update(WebhookUpdated { events, is_active, further_events, ..WebhookUpdated::default() })
     });
     let retry = (any::<bool>(), 0i16..7).prop_map(|(has_failed, attempt_count)| {
         WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: ReplayId(0), has_failed, attempt_count })
@@ -46,7 +57,7 @@ proptest! {
         let mut history = vec![WebhookEvent::from(first.clone())];
         let mut state = evolve(None, WebhookId(3), &history[0], &at(1)).unwrap();
         // Expected state, tracked without `evolve`.
-        let (mut events, mut is_active, mut is_deleted, mut changed_at) = (first.events.clone(), true, false, 1);
+        let (mut events, mut is_active, mut is_deleted, mut changed_at) = (of(&first.events, &first.further_events), true, false, 1);
         for command in steps {
             let decided = decide(&state, command.clone());
             let Ok(event) = decided else {
@@ -60,7 +71,9 @@ proptest! {
             let version = history.len() as i64;
             match &event {
                 WebhookEvent::WebhookUpdated(change) => {
-                    events = change.events.clone().unwrap_or(events);
+                    if let Some(changed) = &change.events {
+                        events = of(changed, change.further_events.as_deref().unwrap_or_default());
+                    }
                     is_active = change.is_active.unwrap_or(is_active);
                     changed_at = version;
                 }

@@ -17,6 +17,8 @@ fn webhook(changes: &[WebhookUpdated]) -> Webhook {
         events: vec![WebhookEventType::OrderDelivered, WebhookEventType::OrderCreated],
         name_hash: String::new(),
         url_hash: String::new(),
+        further_events: vec![],
+        headers_hash: None,
     };
     let mut state = evolve(None, WebhookId(1), &registered.into(), &at(1));
     for (change, version) in changes.iter().zip(2..) {
@@ -31,7 +33,7 @@ fn switched(is_active: bool) -> WebhookUpdated {
 
 #[test]
 fn only_a_standalone_token_can_be_rotated_through_the_webhook() {
-    let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned() };
+    let rotate = || WebhookCommand::RotateToken { token_hash: "t".to_owned(), previous_until: None };
     let before = webhook(&[switched(false)]);
     let rotated = decide(&before, rotate()).unwrap();
     let expected = WebhookUpdated { token_hash: Some("t".to_owned()), ..WebhookUpdated::default() };
@@ -109,7 +111,7 @@ fn a_deleted_webhook_is_not_found_and_receives_nothing() {
     for (command, expected) in [
         (WebhookCommand::Update(switched(true)), Rejection::NotFound),
         (WebhookCommand::Delete, Rejection::NotFound),
-        (WebhookCommand::RotateToken { token_hash: String::new() }, Rejection::NotFound),
+        (WebhookCommand::RotateToken { token_hash: String::new(), previous_until: None }, Rejection::NotFound),
         (WebhookCommand::Test { delivery_id: 5, event_type: None }, Rejection::WebhookInactive),
     ] {
         assert_eq!(decide(&deleted, command), Err(expected));
@@ -159,6 +161,8 @@ fn registration_requires_an_active_account_below_its_limit_and_its_own_credentia
             events: vec![WebhookEventType::OrderCreated],
             name_hash: String::new(),
             url_hash: String::new(),
+            further_events: vec![],
+            headers_hash: None,
         };
         let decided = register(account, alive, credential.as_ref(), asked.clone());
         assert_eq!(decided, expected.map_or(Ok(asked.into()), Err));
@@ -180,5 +184,35 @@ fn an_unprocessed_retry_counts_until_the_webhook_is_switched_off() {
     ] {
         assert_eq!(delivery(true).after(&events).has_failed, has_failed, "{events:?}");
         assert!(!delivery(false).after(&events).has_failed, "{events:?}");
+    }
+}
+
+#[test]
+fn types_of_orders_and_further_ones_change_separately() {
+    use WebhookEventType::{OrderCancelled, OrderCreated, OrderDelivered, PayoutPaid};
+    let change = |events, further_events| WebhookUpdated { events, further_events, ..WebhookUpdated::default() };
+    let update = |webhook: &Webhook, events, further| decide(webhook, WebhookCommand::Update(change(events, further)));
+    let before = webhook(&[]);
+    // An event of a webhook without further types reads as it always did.
+    let plain = update(&before, Some(vec![OrderCreated]), Some(vec![])).unwrap();
+    assert!(!plain.payload().unwrap().contains("further_events"));
+    let both = change(None, Some(vec![PayoutPaid]));
+    assert_eq!(update(&before, None, Some(vec![PayoutPaid])), Ok(both.clone().into()));
+    assert_eq!(webhook(std::slice::from_ref(&both)).events, [OrderDelivered, OrderCreated, PayoutPaid]);
+    // A node that does not know the further types changes those of orders only.
+    let of_orders = change(Some(vec![OrderCancelled]), None);
+    assert_eq!(webhook(&[both.clone(), of_orders]).events, [OrderCancelled, PayoutPaid]);
+    let none = update(&webhook(std::slice::from_ref(&both)), Some(vec![OrderCancelled]), Some(vec![])).unwrap();
+    let WebhookEvent::WebhookUpdated(none) = none else { panic!("{none:?}") };
+    assert_eq!(webhook(&[both, none]).events, [OrderCancelled]);
+}
+
+#[test]
+fn every_type_has_a_text_and_a_type_of_the_log() {
+    for event_type in WebhookEventType::ALL {
+        assert_eq!(WebhookEventType::parse(event_type.as_str()), Some(event_type));
+        assert_eq!(event_type.is_of_orders(), event_type.as_str().starts_with("order."));
+        let known = crate::Event::types().filter(|(_, name, _)| *name == event_type.announced()).count();
+        assert_eq!(known, 1, "{event_type:?}");
     }
 }

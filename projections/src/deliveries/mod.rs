@@ -6,6 +6,7 @@
 //! own record of what it does with a delivery (`delivery_state`, `delivery_attempts`).
 
 mod deep;
+mod envelopes;
 mod history;
 mod model;
 mod pending;
@@ -19,14 +20,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use ledger_database::PgConnection;
 use ledger_events::order::{Order, OrderEvent};
+use ledger_events::payout::{Payout, PayoutEvent};
 use ledger_events::replay::{NO_REPLAY, ReplayEvent};
 use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType};
-use ledger_events::{AccountId, Event, OrderId, Position, Recorded, ReplayId, ShardId, WebhookId};
+use ledger_events::{AccountId, Event, OrderId, PayoutId, Position, Recorded, ReplayId, ShardId, WebhookId};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
+use crate::ProjectionError;
 use crate::state::{self, Read};
-use crate::{ProjectionError, envelope};
+use envelopes::EnvelopeRow;
+pub use envelopes::{Past, payload};
 pub use history::{DeliveryHistory, of_order};
 pub use model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, Retry};
 pub use read::{find, list, list_by, owner, retryable};
@@ -60,15 +64,10 @@ pub struct Plan {
     /// Orders whose events a webhook may receive and whose history begins before the batch. The caller reads their
     /// streams up to the batch.
     pub orders: Vec<OrderId>,
+    /// Payouts whose events a webhook may receive and whose history begins before the batch.
+    pub payouts: Vec<PayoutId>,
     /// Earlier events that are delivered again. The caller reads each as a [`Past`].
     pub past: Vec<Uuid>,
-}
-
-/// An event and, if it belongs to an order, the order right after the event: the source of an envelope.
-#[derive(Clone, Debug)]
-pub struct Past {
-    pub recorded: Recorded,
-    pub order: Option<Order>,
 }
 
 /// Data that the caller has read for a plan.
@@ -76,6 +75,7 @@ pub struct Past {
 pub struct Inputs {
     /// Planned orders, in their state right before the batch.
     pub before: HashMap<OrderId, Order>,
+    pub payouts: HashMap<PayoutId, Payout>,
     pub past: HashMap<Uuid, Past>,
 }
 
@@ -84,13 +84,14 @@ pub struct Inputs {
 pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<Plan, ProjectionError> {
     let accounts: HashSet<AccountId> = events
         .iter()
-        .filter(|r| matches!(r.event, Event::Order(_) | Event::Webhook(_)))
+        .filter(|r| matches!(r.event, Event::Webhook(_)) || WebhookEventType::announcing(&r.event).is_some())
         .filter_map(|r| r.metadata.account_id)
         .collect();
     let mut audience: HashMap<WebhookId, Webhook> = HashMap::new();
     if !accounts.is_empty() {
         let rows: Vec<Read<Webhook>> = sqlx::query_as(
-            "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at
+            "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at,
+                further_events
              FROM webhook_audience WHERE shard_id = $1 AND account_id = ANY($2)",
         )
         .bind(shard)
@@ -104,22 +105,27 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
     // Accounts with a webhook now, or from somewhere within the batch.
     let mut listening: HashSet<AccountId> = audience.values().map(|w| w.account_id).collect();
     listening.extend(events.iter().filter(|r| matches!(r.event, Event::Webhook(_))).filter_map(|r| r.metadata.account_id));
+    let is_heard = |recorded: &&Recorded| recorded.metadata.account_id.is_some_and(|account| listening.contains(&account));
+    let (orders, payouts) = earlier(events.iter().filter(is_heard));
+    Ok(Plan { events: events.len(), audience, orders, payouts, past: past(events) })
+}
+
+/// Collects the orders and payouts of events that webhooks receive, if their history begins before these events.
+fn earlier<'a>(events: impl Iterator<Item = &'a Recorded>) -> (Vec<OrderId>, Vec<PayoutId>) {
     let mut begun = HashSet::new();
-    let mut orders = HashSet::new();
+    let (mut orders, mut payouts) = (HashSet::new(), HashSet::new());
     for recorded in events {
-        if let Event::Order(event) = &recorded.event
-            && recorded.metadata.account_id.is_some_and(|account| listening.contains(&account))
-        {
-            let id = OrderId(recorded.stream_id);
-            match event {
-                OrderEvent::OrderPlaced(_) => _ = begun.insert(id),
-                _ if begun.contains(&id) => {}
-                event if WebhookEventType::announcing(event).is_some() => _ = orders.insert(id),
-                _ => {}
-            }
+        let stream = (recorded.stream_type, recorded.stream_id);
+        match &recorded.event {
+            Event::Order(OrderEvent::OrderPlaced(_)) | Event::Payout(PayoutEvent::PayoutRequested(_)) => _ = begun.insert(stream),
+            _ if begun.contains(&stream) => {}
+            event if WebhookEventType::announcing(event).is_none() => {}
+            Event::Order(_) => _ = orders.insert(OrderId(recorded.stream_id)),
+            Event::Payout(_) => _ = payouts.insert(PayoutId(recorded.stream_id)),
+            _ => {}
         }
     }
-    Ok(Plan { events: events.len(), audience, orders: orders.into_iter().collect(), past: past(events) })
+    (orders.into_iter().collect(), payouts.into_iter().collect())
 }
 
 /// Returns the first events that make at most [`MAX_MADE`] deliveries, but at least one event.
@@ -132,7 +138,7 @@ fn batch<'a>(events: &'a [Recorded], audience: &HashMap<WebhookId, Webhook>) -> 
     let mut is_room = |recorded: &Recorded| {
         let of_account = webhooks.entry(recorded.metadata.account_id).or_default();
         made += match &recorded.event {
-            Event::Order(event) if WebhookEventType::announcing(event).is_some() => *of_account,
+            event if WebhookEventType::announcing(event).is_some() => *of_account,
             Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) => step.events.len(),
             Event::Webhook(WebhookEvent::WebhookTested(_) | WebhookEvent::DeliveryRetryRequested(_)) => 1,
             Event::Webhook(WebhookEvent::WebhookRegistered(_)) => {
@@ -217,66 +223,6 @@ impl Made {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct EnvelopeRow {
-    event_id: Uuid,
-    position: i64,
-    account_id: AccountId,
-    order_id: OrderId,
-    event_type: WebhookEventType,
-    payload: String,
-    created_at: DateTime<Utc>,
-}
-
-impl EnvelopeRow {
-    /// Builds the envelope of an order event that webhooks receive, or of a test. Returns `None` for any other
-    /// event.
-    fn of(past: &Past) -> Result<Option<EnvelopeRow>, ProjectionError> {
-        let Past { recorded, order } = past;
-        let Some(account_id) = recorded.metadata.account_id else { return Ok(None) };
-        match (&recorded.event, order) {
-            (Event::Order(event), Some(order)) => match WebhookEventType::announcing(event) {
-                Some(event_type) => Ok(Some(EnvelopeRow::of_order(recorded, account_id, event_type, order)?)),
-                None => Ok(None),
-            },
-            (Event::Webhook(WebhookEvent::WebhookTested(e)), _) => Ok(Some(EnvelopeRow {
-                payload: envelope::test_payload(recorded.moment.event_id, e.event_type, recorded.moment.recorded_at)?,
-                event_id: recorded.moment.event_id,
-                position: recorded.moment.position,
-                account_id,
-                order_id: OrderId(0),
-                event_type: e.event_type,
-                created_at: recorded.moment.recorded_at,
-            })),
-            _ => Ok(None),
-        }
-    }
-
-    fn of_order(
-        recorded: &Recorded,
-        account_id: AccountId,
-        event_type: WebhookEventType,
-        order: &Order,
-    ) -> Result<EnvelopeRow, ProjectionError> {
-        let moment = &recorded.moment;
-        Ok(EnvelopeRow {
-            event_id: moment.event_id,
-            position: moment.position,
-            account_id,
-            order_id: order.id,
-            event_type,
-            payload: envelope::payload(moment.event_id, event_type, moment.recorded_at, order)?,
-            created_at: moment.recorded_at,
-        })
-    }
-}
-
-/// Builds the bytes that are sent for an event. They are the same at any time. Returns `None` for an event that
-/// webhooks do not receive.
-pub fn payload(past: &Past) -> Result<Option<String>, ProjectionError> {
-    Ok(EnvelopeRow::of(past)?.map(|envelope| envelope.payload))
-}
-
-#[derive(Debug, Clone, PartialEq)]
 struct NewDelivery {
     /// `None` draws an id from the sequence.
     id: Option<i64>,
@@ -318,7 +264,7 @@ pub fn listeners(audience: &HashMap<WebhookId, Webhook>, account: AccountId, eve
 
 /// Folds the events of a plan.
 pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, ProjectionError> {
-    let Inputs { mut before, past } = inputs;
+    let Inputs { before: mut orders, mut payouts, past } = inputs;
     let mut audience = plan.audience;
     let mut made = Made { events: plan.events, ..Made::default() };
     for recorded in events.iter().take(plan.events) {
@@ -337,22 +283,24 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
                 asked(&mut made, &past, recorded, event)?;
             }
             Event::Replay(event) => replayed(&mut made, &past, recorded, event)?,
-            Event::Order(event) => {
+            event => {
                 let Some(account_id) = recorded.metadata.account_id else { continue };
-                state::fold(&mut before, recorded);
+                state::fold(&mut orders, recorded);
+                state::fold(&mut payouts, recorded);
                 let Some(event_type) = WebhookEventType::announcing(event) else { continue };
                 let listeners = listeners(&audience, account_id, event_type);
                 if listeners.is_empty() {
                     continue;
                 }
-                let order = before
-                    .get(&OrderId(recorded.stream_id))
-                    .ok_or_else(|| damaged(recorded, format!("order {} has no OrderPlaced event", recorded.stream_id)))?;
-                let envelope = EnvelopeRow::of_order(recorded, account_id, event_type, order)?;
+                let (order, payout) = (OrderId(recorded.stream_id), PayoutId(recorded.stream_id));
+                let (order, payout) = (orders.get(&order), payouts.get(&payout));
+                let envelope = EnvelopeRow::announcing(recorded, account_id, event_type, order, payout)?;
+                let envelope = envelope.ok_or_else(|| {
+                    damaged(recorded, format!("{} {} has no first event", recorded.stream_type, recorded.stream_id))
+                })?;
                 made.deliveries.extend(listeners.into_iter().map(|webhook_id| NewDelivery::of(&envelope, webhook_id)));
                 made.envelopes.push(envelope);
             }
-            _ => {}
         }
     }
     Ok(made)
@@ -362,7 +310,7 @@ pub fn fold(plan: Plan, inputs: Inputs, events: &[Recorded]) -> Result<Made, Pro
 fn asked(made: &mut Made, past: &HashMap<Uuid, Past>, recorded: &Recorded, event: &WebhookEvent) -> Result<(), ProjectionError> {
     match event {
         WebhookEvent::WebhookTested(e) => {
-            let test = Past { recorded: recorded.clone(), order: None };
+            let test = Past { recorded: recorded.clone(), order: None, payout: None };
             let envelope = EnvelopeRow::of(&test)?.ok_or_else(|| damaged(recorded, "the test event has no account"))?;
             made.deliveries
                 .push(NewDelivery { id: Some(e.delivery_id), ..NewDelivery::of(&envelope, WebhookId(recorded.stream_id)) });

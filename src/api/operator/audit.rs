@@ -24,7 +24,7 @@ use crate::ledger::reader::{self, Stored};
 use crate::secrets::seal::Secret;
 
 /// Kinds of actors. Those before `fulfilment` have an id.
-const ACTORS: [&str; 6] = ["credential", "user", "operator", "fulfilment", "replay", "sandbox"];
+const ACTORS: [&str; 7] = ["credential", "user", "operator", "fulfilment", "replay", "sandbox", "service"];
 
 /// An action and its actor.
 #[derive(Object, Serialize)]

@@ -183,7 +183,7 @@ impl Credentials {
         };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let (credential, secret) =
-            answered!(answer, CommandResult::Signing { credential, signing_secret } => (credential, signing_secret))?;
+            answered!(answer, CommandResult::Signing { credential, signing_secret, .. } => (credential, signing_secret))?;
         Ok(NoStore(Reply(CredentialSigning {
             id: credential.id.0,
             hmac_required: credential.hmac_required,

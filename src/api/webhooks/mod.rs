@@ -23,17 +23,22 @@ use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::commands::{self, CredentialLink, WebhookChange};
-use crate::ledger::texts::{self, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
+use crate::ledger::texts::{self, WEBHOOK_HEADERS as HEADERS, WEBHOOK_NAME as NAME, WEBHOOK_URL as URL};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Secret, random_secret};
-use bodies::{ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotatedToken, TestWebhook, WebhookTest, types};
+use bodies::{
+    ChangeWebhook, DeletedWebhook, RegisterWebhook, RegisteredWebhook, RotateToken, RotatedToken, TestWebhook, WebhookTest,
+    sealed, types,
+};
 pub use bodies::{Event, Webhook};
 pub use explanation::Explanations;
 pub use replays::{ReplayStatus, Replays};
 
 /// Renders the response without the `success`/`data` wrapper: the specification's only exception.
 fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
-    let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token) }) = answer else { return unrenderable() };
+    let CommandResult::Webhook(WebhookView { webhook, name, url, token: Some(token), .. }) = answer else {
+        return unrenderable();
+    };
     let body = serde_json::to_string(&RegisteredWebhook {
         id: webhook.id.0,
         name: name.expose().to_owned(),
@@ -47,10 +52,13 @@ fn registered(answer: &CommandResult) -> Result<StoredResponse, serde_json::Erro
 }
 
 fn rotated(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
-    let CommandResult::Webhook(WebhookView { webhook, token: Some(token), .. }) = answer else { return unrenderable() };
+    let CommandResult::Webhook(WebhookView { webhook, token: Some(token), previous_until, .. }) = answer else {
+        return unrenderable();
+    };
     let body = render(&RotatedToken {
         webhook_id: webhook.id.0,
         token: token.expose().to_owned(),
+        previous_valid_until: previous_until.map(Into::into),
         rotated_at: webhook.updated_at.into(),
     })?;
     Ok(StoredResponse { status: 200, body, is_secret: true })
@@ -82,14 +90,19 @@ fn tested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
 /// Returns a page of an account's webhooks, newest first, without deleted ones.
 pub async fn list_of(state: &ApiState, (shard, account): (ShardId, AccountId), page: Page) -> Result<Listed<Webhook>, ApiError> {
     let found = webhooks::list(state.ledger.pool(), shard, account, rows_of(page)).await?;
-    let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| [(NAME, webhook.id.0), (URL, webhook.id.0)]).collect();
+    let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| texts_of(webhook.id)).collect();
     let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
     Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
 }
 
-/// Adds a webhook's name and URL.
+/// Returns the keys of the texts that a webhook shows.
+fn texts_of(id: WebhookId) -> [(&'static str, i64); 3] {
+    [(NAME, id.0), (URL, id.0), (HEADERS, id.0)]
+}
+
+/// Adds a webhook's name, URL and headers.
 pub async fn with_texts(state: &ApiState, shard: ShardId, webhook: webhook::Webhook) -> Result<Webhook, ApiError> {
-    let wanted = [(NAME, webhook.id.0), (URL, webhook.id.0)];
+    let wanted = texts_of(webhook.id);
     let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
     Ok(Webhook::with_texts(webhook, &texts))
 }
@@ -132,6 +145,7 @@ impl Webhooks {
             url: Secret::new(request.url),
             events: types(request.events),
             credential_id,
+            headers: sealed(request.headers)?,
             new_secret: random_secret(),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
@@ -196,6 +210,7 @@ impl Webhooks {
             events: request.events.map(types),
             is_active: request.is_active,
             link: credential_id.map(|credential_id| CredentialLink { credential_id, new_secret: random_secret() }),
+            headers: sealed(request.headers)?,
             visible: caller.visible_secrets(),
         };
         let command = commands::UpdateWebhook { account_id: caller.account_id, webhook_id: WebhookId(id.0), change };
@@ -207,6 +222,9 @@ impl Webhooks {
     ///
     /// Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
     /// response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
+    ///
+    /// With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token, in the
+    /// header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks).
     #[oai(path = "/webhooks/:id/rotate-token", method = "post", operation_id = "rotate_webhook_token")]
     async fn rotate_token(
         &self,
@@ -217,12 +235,18 @@ impl Webhooks {
         /// Unique key that makes retries safe: a repeated request with the same key returns the first response.
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
-        _no_fields: NoFields,
+        body: OptionalJson<RotateToken, true>,
     ) -> Result<NoStore<Stored<Data<RotatedToken>>>, ApiError> {
-        let caller = caller.0;
-        let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/rotate-token", id.0), &(), rotated)?;
+        let (caller, request) = (caller.0, body.0);
+        let path = format!("/api/v1/webhooks/{}/rotate-token", id.0);
+        let previous_valid_hours = request.previous_valid_hours;
+        // A request without fields keeps the fingerprint that it had before there were any.
+        let idempotency = match previous_valid_hours {
+            None => key.of(&caller, &path, &(), rotated)?,
+            Some(_) => key.of(&caller, &path, &request, rotated)?,
+        };
         let (account_id, new_token) = (caller.account_id, random_secret());
-        let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token };
+        let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token, previous_valid_hours };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
         respond(reply, rotated).map(NoStore)
     }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use webhook_client::custom::CustomHeaders;
 use webhook_client::sender::{Delivery, DeliveryHeaders};
 
 use super::Shown;
@@ -262,7 +263,9 @@ impl Forwarder<'_> {
                 event_type: &named.event_type,
                 request_id: &request_id,
                 secret: self.secret.expose(),
+                previous_secret: None,
                 timestamp,
+                custom_headers: CustomHeaders::none(),
                 body: body.clone().into(),
             };
             let headers = self.headers.sign(&delivery).map_err(anyhow::Error::msg)?;

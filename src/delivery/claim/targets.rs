@@ -8,9 +8,13 @@ use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::{CredentialId, ShardId, WebhookId};
 use sha2::{Digest, Sha256};
 use sqlx::Row;
+use webhook_client::custom::{CustomHeaders, HeaderRefused, check_name};
 
 use super::ClaimRequest;
 use crate::delivery::schedule::Clock;
+use crate::ledger::previous_secret::PreviousSecret;
+use crate::ledger::texts::{CREDENTIAL_PREVIOUS_SECRET, WEBHOOK_HEADERS, WEBHOOK_PREVIOUS_TOKEN};
+use crate::ledger::webhook_headers::{self, WebhookHeader};
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 
@@ -19,14 +23,28 @@ use crate::secrets::seal::{KeyId, Keyring, SealError, Secret, salted_hash};
 pub struct Target {
     pub url: Secret,
     pub secret: Secret,
+    /// Secret before a rotation, up to its end.
+    previous: Option<PreviousSecret>,
+    pub headers: CustomHeaders,
     /// Salted hash by which the log commits to the URL.
     pub(super) url_hash: String,
     pub(super) secret_hash: String,
+    /// Salted hash of the custom headers, if there are some.
+    pub(super) headers_hash: Option<String>,
 }
 
 impl PartialEq for Target {
     fn eq(&self, other: &Target) -> bool {
-        (&self.url_hash, &self.secret_hash) == (&other.url_hash, &other.secret_hash)
+        let until = |target: &Target| target.previous.as_ref().map(|previous| previous.until);
+        let hashes = |target: &Target| (target.url_hash.clone(), target.secret_hash.clone(), target.headers_hash.clone());
+        hashes(self) == hashes(other) && until(self) == until(other)
+    }
+}
+
+impl Target {
+    /// Returns the secret before a rotation, if it is still valid at a time in Unix seconds.
+    pub fn previous_at(&self, now: i64) -> Option<&Secret> {
+        self.previous.as_ref().filter(|previous| now < previous.until).map(|previous| &previous.secret)
     }
 }
 
@@ -38,6 +56,9 @@ struct Sealed {
     url: Option<Vec<u8>>,
     token: Option<Vec<u8>>,
     signing_secret: Option<Vec<u8>>,
+    previous: Option<Vec<u8>>,
+    headers_salt: Option<Vec<u8>>,
+    headers: Option<Vec<u8>>,
 }
 
 impl Sealed {
@@ -53,8 +74,35 @@ impl Sealed {
         let url_hash = salted_hash(salt, url.expose());
         // A secret of 256 random bits needs no salt.
         let secret_hash = hex::encode(Sha256::digest(secret.expose().as_bytes()));
-        Ok(Target { url, secret, url_hash, secret_hash })
+        let (headers, headers_hash) = self.open_headers(keyring)?;
+        let previous = self.open_previous(keyring)?;
+        Ok(Target { url, secret, previous, headers, url_hash, secret_hash, headers_hash })
     }
+
+    fn open_previous(&self, keyring: &Keyring) -> Result<Option<PreviousSecret>, SealError> {
+        let Some(sealed) = &self.previous else { return Ok(None) };
+        let (kind, id) = match self.credential_id {
+            Some(id) => (CREDENTIAL_PREVIOUS_SECRET, id.0),
+            None => (WEBHOOK_PREVIOUS_TOKEN, self.webhook_id.0),
+        };
+        PreviousSecret::open(&keyring.open_text(kind, id, sealed)?).map(Some).ok_or(SealError::Unreadable)
+    }
+
+    fn open_headers(&self, keyring: &Keyring) -> Result<(CustomHeaders, Option<String>), SealError> {
+        let Some((salt, sealed)) = self.headers_salt.as_ref().zip(self.headers.as_ref()) else {
+            return Ok((CustomHeaders::default(), None));
+        };
+        let headers = keyring.open_text(WEBHOOK_HEADERS, self.webhook_id.0, sealed)?;
+        let opened = webhook_headers::open(&headers).ok_or(SealError::Unreadable)?;
+        let checked = sendable(&opened).map_err(|_| SealError::Unreadable)?;
+        Ok((checked, Some(salted_hash(salt, headers.expose()))))
+    }
+}
+
+/// Returns the headers to send: all but those whose names a later release has reserved.
+fn sendable(headers: &[WebhookHeader]) -> Result<CustomHeaders, HeaderRefused> {
+    let allowed = headers.iter().filter(|header| check_name(&header.name).is_ok());
+    CustomHeaders::new(allowed.map(|header| (&*header.name, header.value.expose())))
 }
 
 /// Returns whether a claim failed because this node lacks the current master key.
@@ -111,12 +159,16 @@ impl Targets {
     ) -> Result<Option<Present>, sqlx::Error> {
         let rows = sqlx::query(
             "SELECT (SELECT key_id FROM vault.master_keys WHERE state = 'current') AS current_key, a.webhook_id, w.credential_id, url.salt AS url_salt, url.sealed AS url, token.sealed AS token, c.signing_secret,
+                previous.sealed AS previous, headers.salt AS headers_salt, headers.sealed AS headers,
                 (clock_timestamp() + $4)::timestamptz(3) AS present, leased.count AS leased
              FROM unnest($2::bigint[], $3::boolean[]) AS wanted (webhook_id, is_bounded)
              JOIN webhook_audience a ON a.shard_id = $1 AND a.webhook_id = wanted.webhook_id
              JOIN webhooks w ON w.shard_id = $1 AND w.id = wanted.webhook_id
              LEFT JOIN vault.texts url ON url.shard_id = $1 AND url.kind = 'webhook.url' AND url.id = a.webhook_id
              LEFT JOIN vault.texts token ON token.shard_id = $1 AND token.kind = 'webhook.token' AND token.id = a.webhook_id
+             LEFT JOIN vault.texts previous ON previous.shard_id = $1 AND previous.id = coalesce(w.credential_id, w.id)
+                AND previous.kind = CASE WHEN w.credential_id IS NULL THEN 'webhook.previous_token' ELSE 'credential.previous_secret' END
+             LEFT JOIN vault.texts headers ON headers.shard_id = $1 AND headers.kind = 'webhook.headers' AND headers.id = a.webhook_id
              LEFT JOIN vault.credentials c ON c.credential_id = w.credential_id
              CROSS JOIN LATERAL
                 (SELECT count(*) FROM delivery_state l WHERE wanted.is_bounded AND l.shard_id = $1
@@ -165,5 +217,17 @@ impl Targets {
             }
         }
         Ok(Some(Present { at, targets, leased: leased.collect() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_became_reserved_is_not_sent_and_hinders_no_delivery() {
+        let header = |name: &str| WebhookHeader { name: name.to_owned(), value: Secret::new("v") };
+        let sent = sendable(&[header("x-shop"), header("x-signature")]).unwrap();
+        assert_eq!(format!("{sent:?}"), "{\"x-shop\"}");
     }
 }

@@ -1,6 +1,6 @@
 //! Notices of low balances.
 
-use ledger_events::account::{Account, LowBalanceNoticeSet};
+use ledger_events::account::{Account, LowBalanceNoticeSet, LowBalanceReached};
 use ledger_events::{AccountId, Money, WalletId};
 
 use crate::ledger::commands::prelude::*;
@@ -29,5 +29,24 @@ impl Handler for SetLowBalanceNotice {
         let event = LowBalanceNoticeSet { wallet_id, currency: wallet.currency, below, balance: wallet.balance };
         batch.append::<Account>(account_id, event, &context.of_account(account_id));
         Ok(CommandResult::Wallet(wallet))
+    }
+}
+
+/// Announces to the account's webhooks that a wallet's balance has fallen.
+#[derive(Clone, Debug)]
+pub struct AnnounceLowBalance {
+    pub account_id: AccountId,
+    pub reached: LowBalanceReached,
+}
+
+impl Handler for AnnounceLowBalance {
+    fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
+        reads.streams.accounts.id(self.account_id);
+    }
+
+    fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {
+        let account = batch.streams.accounts.find(self.account_id)?.clone();
+        batch.append::<Account>(self.account_id, self.reached.clone(), &context.of_account(self.account_id));
+        Ok(CommandResult::Account(account))
     }
 }

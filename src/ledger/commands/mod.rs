@@ -15,6 +15,7 @@ mod low_balance;
 mod operators;
 mod orders;
 mod payouts;
+mod previous_secret;
 mod reconciliation;
 mod replays;
 mod users;
@@ -129,6 +130,7 @@ commands! {
     erasure::Erase,
     ip_blocks::LiftIpBlock,
     log::RecordLogIncident,
+    low_balance::AnnounceLowBalance,
     low_balance::SetLowBalanceNotice,
     operators::AdmitOperatorUser,
     operators::ChangeOperatorUser,

@@ -5,8 +5,8 @@ use ledger_events::{AccountId, Position, ShardId};
 
 use super::Part;
 use crate::ledger::texts::{
-    ACCOUNT_NUMBER, APPROVAL_NOTE, APPROVAL_REASON, CANCEL_REASON, EMAIL, FAILURE_REASON, METADATA, NOTE, PROFILE, WEBHOOK_NAME,
-    WEBHOOK_TOKEN, WEBHOOK_URL,
+    ACCOUNT_NUMBER, APPROVAL_NOTE, APPROVAL_REASON, CANCEL_REASON, CREDENTIAL_PREVIOUS_SECRET, EMAIL, FAILURE_REASON, METADATA,
+    NOTE, PROFILE, WEBHOOK_HEADERS, WEBHOOK_NAME, WEBHOOK_PREVIOUS_TOKEN, WEBHOOK_TOKEN, WEBHOOK_URL,
 };
 
 /// Number of orders, movements or payouts per statement, and the largest number that a step erases. An order can have a
@@ -122,7 +122,11 @@ impl Finder {
     async fn rest(&self, conn: &mut PgConnection) -> Result<Part, sqlx::Error> {
         let mut texts = vec![];
         for (sql, kinds) in [
-            ("SELECT id FROM webhooks WHERE shard_id = $1 AND account_id = $2", &[WEBHOOK_NAME, WEBHOOK_URL, WEBHOOK_TOKEN][..]),
+            ("SELECT id FROM credentials WHERE shard_id = $1 AND account_id = $2", &[CREDENTIAL_PREVIOUS_SECRET][..]),
+            (
+                "SELECT id FROM webhooks WHERE shard_id = $1 AND account_id = $2",
+                &[WEBHOOK_NAME, WEBHOOK_URL, WEBHOOK_TOKEN, WEBHOOK_PREVIOUS_TOKEN, WEBHOOK_HEADERS][..],
+            ),
             ("SELECT id FROM users WHERE shard_id = $1 AND account_id = $2", &[EMAIL][..]),
             ("SELECT id FROM beneficiaries WHERE shard_id = $1 AND account_id = $2", &[PROFILE, ACCOUNT_NUMBER][..]),
         ] {

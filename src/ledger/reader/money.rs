@@ -25,7 +25,7 @@ pub async fn wallet_events(
     found.iter().map(Stored::decode).collect()
 }
 
-/// Returns the events of wallets, and of accounts that set a notice of low balances, between two positions, in order.
+/// Returns the events of wallets, and those of accounts about notices of low balances, between two positions, in order.
 pub async fn balance_events(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -34,7 +34,8 @@ pub async fn balance_events(
 ) -> Result<Vec<Recorded>, ReadError> {
     let found: Vec<Stored> = sqlx::query_as(select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3
-         AND (stream_type = 'wallet' OR stream_type = 'account' AND type = 'LowBalanceNoticeSet') ORDER BY position"
+         AND (stream_type = 'wallet' OR stream_type = 'account' AND type IN ('LowBalanceNoticeSet', 'LowBalanceReached'))
+         ORDER BY position"
     ))
     .bind(shard)
     .bind(after)

@@ -7,7 +7,7 @@ use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::{Id, OrderId, PayoutId, Position, Recorded, ShardId, StreamType};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
-use ledger_projections::state;
+use ledger_projections::state::{self, State};
 use uuid::Uuid;
 
 use super::{ReadError, Stored, select_events};
@@ -66,8 +66,8 @@ async fn streams_upto(
     .await
 }
 
-/// Returns these past events, each with the state of its order after it. Omits events that are missing or unreadable; the
-/// caller that needs them reports that.
+/// Returns these past events, each with the state of its order or payout after it. Omits events that are missing or
+/// unreadable; the caller that needs them reports that.
 pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> Result<HashMap<Uuid, Past>, ReadError> {
     let mut past = HashMap::with_capacity(events.len());
     if events.is_empty() {
@@ -79,18 +79,42 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
         .fetch_all(&mut *conn)
         .await?;
     let last = wanted.iter().map(|stored| stored.position).max().unwrap_or_default();
-    let mut orders: Vec<OrderId> = vec![];
+    let (mut orders, mut payouts): (Vec<OrderId>, Vec<PayoutId>) = (vec![], vec![]);
     for stored in &wanted {
         let Ok(recorded) = stored.decode() else { continue };
-        if recorded.stream_type == StreamType::Order {
-            orders.push(OrderId(recorded.stream_id));
+        match recorded.stream_type {
+            StreamType::Order => orders.push(OrderId(recorded.stream_id)),
+            StreamType::Payout => payouts.push(PayoutId(recorded.stream_id)),
+            _ => {}
         }
-        past.insert(stored.event_id, Past { recorded, order: None });
+        past.insert(stored.event_id, Past { recorded, order: None, payout: None });
     }
-    orders.sort_unstable();
-    orders.dedup();
-    let history = streams_upto(conn, shard, StreamType::Order, &orders, last).await?;
-    let mut states: HashMap<OrderId, Order> = HashMap::new();
+    states_after(conn, shard, (StreamType::Order, orders, last), |event_id, order: Option<&Order>| {
+        if let Some(wanted) = past.get_mut(&event_id) {
+            wanted.order = order.cloned();
+        }
+    })
+    .await?;
+    states_after(conn, shard, (StreamType::Payout, payouts, last), |event_id, payout: Option<&Payout>| {
+        if let Some(wanted) = past.get_mut(&event_id) {
+            wanted.payout = payout.cloned();
+        }
+    })
+    .await?;
+    Ok(past)
+}
+
+/// Folds streams up to a position, and reports each event with the state after it; `None` if an event before it is unreadable.
+async fn states_after<S: State>(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (stream_type, mut ids, upto): (StreamType, Vec<S::Id>, Position),
+    mut report: impl FnMut(Uuid, Option<&S>),
+) -> Result<(), ReadError> {
+    ids.sort_unstable();
+    ids.dedup();
+    let history = streams_upto(conn, shard, stream_type, &ids, upto).await?;
+    let mut states: HashMap<S::Id, S> = HashMap::new();
     let mut unreadable = HashSet::new();
     for stored in &history {
         let Ok(recorded) = stored.decode() else {
@@ -98,11 +122,10 @@ pub async fn past(conn: &mut PgConnection, shard: ShardId, events: &[Uuid]) -> R
             continue;
         };
         state::fold(&mut states, &recorded);
-        if let Some(wanted) = past.get_mut(&stored.event_id) {
-            wanted.order = states.get(&OrderId(stored.stream_id)).filter(|_| !unreadable.contains(&stored.stream_id)).cloned();
-        }
+        let is_readable = !unreadable.contains(&stored.stream_id);
+        report(stored.event_id, states.get(&S::Id::new(stored.stream_id)).filter(|_| is_readable));
     }
-    Ok(past)
+    Ok(())
 }
 
 /// Folds the next events of the log into deliveries, and loads the earlier state that this needs. Processes only as many
@@ -111,6 +134,7 @@ pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[
     let plan = deliveries::plan(conn, shard, events).await?;
     let first = events.first().map(|recorded| recorded.moment.position).unwrap_or_default();
     let before = orders_before(conn, shard, &plan.orders, first).await?;
+    let payouts = payouts_before(conn, shard, &plan.payouts, first).await?;
     let past = past(conn, shard, &plan.past).await?;
-    Ok(deliveries::fold(plan, Inputs { before, past }, events)?)
+    Ok(deliveries::fold(plan, Inputs { before, payouts, past }, events)?)
 }

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::restrictions::{self, Restricted};
-use super::webhook::{ALL, Webhook, may};
+use super::webhook::{ALL, Webhook, may, overlap};
 use crate::pages::call::{List, Refusal};
+use crate::pages::form::Kind;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, facts, once, time, time_or_none};
@@ -199,7 +200,7 @@ async fn revoke(visit: Visit) -> PageResult {
 const ROTATION: Change = Change {
     title: "Rotate the signing secret?",
     consequence: "Requests with this key, and deliveries of its linked webhooks, are signed with the new secret from then on. \
-        The old one stops at once. The key itself and its API secret stay as they are.",
+        For requests, the old one stops at once. The key itself and its API secret stay as they are.",
     page: "signing-secret",
     button: "Replace the signing secret",
 };
@@ -216,7 +217,8 @@ async fn rotate(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
     let path = format!("/client/api/api-keys/{id}/rotate-signing-secret");
-    match visit.change::<Rotated>(Method::POST, &path, &json!({})).await {
+    let body = visit.form.json(&[("previous_valid_hours", Kind::Number)]);
+    match visit.change::<Rotated>(Method::POST, &path, &body).await {
         Ok(Rotated { signing_secret }) => {
             let body = html! {
                 p { "It signs the requests with API key " (id) " and the deliveries of its linked webhooks from now on." }
@@ -257,7 +259,10 @@ fn confirmation(visit: &Visit, key: &ApiKey, linked: &Markup, refusal: Option<&R
         p { (change.consequence) }
         div.actions {
             @if may(visit, UserRole::Owner) {
-                form method="post" action={ "/portal/api-keys/" (key.id) "/" (change.page) } { button.danger { (change.button) } }
+                form method="post" action={ "/portal/api-keys/" (key.id) "/" (change.page) } {
+                    @if change.page == ROTATION.page { (overlap()) }
+                    button.danger { (change.button) }
+                }
             } @else { p.quiet { "To do this, you need the role owner." } }
             a.button.plain href="/portal/api-keys" { "Back to the API keys" }
         }

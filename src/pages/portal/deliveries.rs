@@ -122,7 +122,7 @@ fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&R
         (facts(&[
             ("Status", badge(&delivery.status)),
             ("Event", html! { (delivery.event_type) }),
-            ("About", about("/portal/orders", delivery.order_id)),
+            ("About", about("/portal/orders", delivery)),
             ("Webhook", named(webhooks, delivery.webhook_url_id)),
             ("Attempts", html! { (delivery.attempt_count) " of " (delivery.max_attempts) }),
             ("Created", time(delivery.created_at)),

@@ -5,6 +5,7 @@ use ledger_events::webhook::WebhookEventType;
 use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
@@ -31,7 +32,7 @@ struct Envelope {
     event_id: String,
     event_type: String,
     created_at: DateTime<Utc>,
-    data: Order,
+    data: Value,
 }
 
 /// The order of an event, as it was right after the event.
@@ -39,7 +40,6 @@ struct Envelope {
 struct Order {
     id: i64,
     reference_code: String,
-    status: String,
     delivered_quantity: i32,
     quantity: i32,
 }
@@ -118,19 +118,31 @@ fn content(query: &Form, events: &Events) -> Markup {
 
 fn rows(events: &[Envelope]) -> Markup {
     let columns =
-        [("Time", false), ("Event", false), ("Order", false), ("Status", false), ("Delivered", true), ("Event number", false)];
+        [("Time", false), ("Event", false), ("About", false), ("Status", false), ("Delivered", true), ("Event number", false)];
     let row = |event: &Envelope| {
-        let order = &event.data;
+        let order: Option<Order> = event.event_type.starts_with("order.").then(|| Order::deserialize(&event.data).ok()).flatten();
         vec![
             time(event.created_at),
             html! { code { (event.event_type) } },
-            html! { a href={ "/portal/orders/" (order.id) } { (order.reference_code) } },
-            badge(&order.status),
-            html! { (order.delivered_quantity) " of " (order.quantity) },
+            about(event, order.as_ref()),
+            event.data["status"].as_str().map_or_else(|| html! { "–" }, badge),
+            html! { @if let Some(order) = &order { (order.delivered_quantity) " of " (order.quantity) } @else { "–" } },
             html! { code { (event.event_id) } },
         ]
     };
     table::table("Events", &columns, &events.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Links to the order, payout or wallet that an event is about.
+fn about(event: &Envelope, order: Option<&Order>) -> Markup {
+    let number = |field: &str| event.data[field].as_i64().unwrap_or_default();
+    html! {
+        @if let Some(order) = order { a href={ "/portal/orders/" (order.id) } { (order.reference_code) } }
+        @else if event.event_type.starts_with("payout.") { a href="/portal/payouts" { "Payout " (number("id")) } }
+        @else if event.event_type.starts_with("wallet.") {
+            a href={ "/portal/wallets/" (number("wallet_id")) } { "Wallet " (number("wallet_id")) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -152,5 +164,15 @@ mod tests {
         assert!(markup.contains("href=\"/portal/orders/5\"") && markup.contains("ORD-&lt;5&gt;"), "{markup}");
         assert!(markup.contains("/portal/events?types=order.created&amp;after=c%26d"), "{markup}");
         assert!(content(&query, &events(false)).0.contains("the end of the log"));
+    }
+
+    #[test]
+    fn events_of_payouts_and_wallets_lead_to_them() {
+        let event = |event_type, data| json!({"event_id": "a", "event_type": event_type, "created_at": "2026-01-31T12:00:00Z", "data": data});
+        let payout = event("payout.paid", json!({"id": 3, "status": "PAID"}));
+        let wallet = event("wallet.low_balance", json!({"wallet_id": 8, "balance": "1.00"}));
+        let events = json!({"events": [payout, wallet], "cursor": "c", "has_more": false});
+        let markup = content(&Form::parse(b""), &serde_json::from_value(events).unwrap()).0;
+        assert!(markup.contains("Payout 3") && markup.contains("href=\"/portal/wallets/8\""), "{markup}");
     }
 }

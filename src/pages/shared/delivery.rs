@@ -73,7 +73,7 @@ pub fn rows(
             html! { a href={ (path) "/" (delivery.id) } { "Delivery " (delivery.id) } },
             time(delivery.created_at),
             html! { (delivery.event_type) },
-            about(orders, delivery.order_id),
+            about(orders, delivery),
             webhook(delivery),
             html! { (delivery.attempt_count) " of " (delivery.max_attempts) },
             number(delivery.response_status),
@@ -83,9 +83,14 @@ pub fn rows(
     table::table(caption, &columns, &deliveries.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Links to the order of a delivery. A test has none. `orders` is the path of orders' pages.
-pub fn about(orders: &str, order_id: i64) -> Markup {
-    html! { @if order_id == 0 { "Test" } @else { a href={ (orders) "/" (order_id) } { "Order " (order_id) } } }
+/// Links to the order of a delivery. A test has none, and so have events of payouts and wallets. `orders` is the path of
+/// orders' pages.
+pub fn about(orders: &str, delivery: &Delivery) -> Markup {
+    html! {
+        @if delivery.order_id != 0 { a href={ (orders) "/" (delivery.order_id) } { "Order " (delivery.order_id) } }
+        @else if delivery.event_type.starts_with("order.") { "Test" }
+        @else { "–" }
+    }
 }
 
 /// Renders a number that may be absent.
@@ -176,7 +181,13 @@ pub mod tests {
 
     #[test]
     fn a_test_has_no_order() {
-        assert_eq!(about("/orders", 0).0, "Test");
-        assert!(about("/orders", 5).0.contains("href=\"/orders/5\""));
+        let about = |event_type: &str, order_id| {
+            let Detail { mut delivery, .. } = detail("pending", 0);
+            (delivery.event_type, delivery.order_id) = (event_type.to_owned(), order_id);
+            about("/orders", &delivery).0
+        };
+        assert_eq!(about("order.created", 0), "Test");
+        assert_eq!(about("payout.paid", 0), "–");
+        assert!(about("order.created", 5).contains("href=\"/orders/5\""));
     }
 }

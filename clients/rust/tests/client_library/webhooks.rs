@@ -140,3 +140,19 @@ fn one_call_verifies() {
     assert!(matches!(refusal(headers("token", EVENT, now - 3600)), WebhookError::Timestamp));
     assert!(matches!(refusal(headers("other", EVENT, now)), WebhookError::Signature));
 }
+
+#[test]
+fn after_a_rotation_the_token_before_it_still_verifies() {
+    let now = Utc::now().timestamp();
+    let mut sent = headers("new", EVENT, now);
+    let previous = headers("old", EVENT, now).remove("x-signature").unwrap();
+    sent.insert("x-signature-previous", previous);
+    for token in ["new", "old"] {
+        assert!(verify(token, &sent, EVENT.as_bytes()).is_ok(), "{token}");
+    }
+    for (token, body) in [("other", EVENT), ("old", "{}")] {
+        assert!(matches!(verify(token, &sent, body.as_bytes()), Err(WebhookError::Signature)), "{token}");
+    }
+    let stale = headers("old", EVENT, now - 3600);
+    assert!(matches!(verify("old", &stale, EVENT.as_bytes()), Err(WebhookError::Timestamp)));
+}

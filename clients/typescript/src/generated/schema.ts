@@ -765,6 +765,9 @@ export interface paths {
          * Rotate a webhook's token
          * @description Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
          *     response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
+         *
+         *     With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token, in the
+         *     header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks).
          */
         post: operations["rotate_webhook_token"];
         delete?: never;
@@ -1006,6 +1009,9 @@ export interface paths {
          * Rotate a signing secret
          * @description Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are signed
          *     with the new secret from now on. The secret is shown only in this response. Requires the role owner.
+         *
+         *     With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret, in the
+         *     header `X-Signature-Previous`. Requests need the new secret at once.
          */
         post: operations["rotate_signing_secret"];
         delete?: never;
@@ -1553,6 +1559,11 @@ export interface components {
             credential_id?: number | null;
             /** @description Event types that the webhook is subscribed to. */
             events?: components["schemas"]["WebhookEventType"][] | null;
+            /**
+             * @description Headers of your own that each delivery carries from the next one on. They replace all earlier ones; an empty list
+             *     removes them.
+             */
+            headers?: components["schemas"]["WebhookHeader"][] | null;
             /** @description Whether the webhook is active. An inactive webhook receives no events, and its pending deliveries fail. */
             is_active?: boolean | null;
             /** @description Name of the webhook, for people to recognize it. */
@@ -1768,7 +1779,8 @@ export interface components {
             max_attempts: number;
             /**
              * Format: int64
-             * @description Unique identifier of the order that the event is about; 0 for a test delivery.
+             * @description Unique identifier of the order that the event is about; 0 for a test delivery, and for events of
+             *     payouts and wallets.
              */
             order_id: number;
             /** @description Webhook envelope: the JSON body that each attempt sends. */
@@ -1837,7 +1849,8 @@ export interface components {
             next_attempt_at: string | null;
             /**
              * Format: int64
-             * @description Unique identifier of the order that the event is about; 0 for a test delivery.
+             * @description Unique identifier of the order that the event is about; 0 for a test delivery, and for events of
+             *     payouts and wallets.
              */
             order_id: number;
             /** @description Webhook envelope: the JSON body that each attempt sends. */
@@ -2891,6 +2904,8 @@ export interface components {
             credential_id?: number | null;
             /** @description Event types that the webhook is subscribed to. */
             events: components["schemas"]["WebhookEventType"][];
+            /** @description Headers of your own that each delivery carries, such as `Authorization`. At most 10. */
+            headers?: components["schemas"]["WebhookHeader"][] | null;
             /** @description Name of the webhook, for people to recognize it. */
             name: string;
             /**
@@ -3017,6 +3032,30 @@ export interface components {
             wallet_id: number;
         };
         /**
+         * RotateSecret
+         * @description Details of the rotation of a signing secret.
+         */
+        RotateSecret: {
+            /**
+             * Format: int64
+             * @description Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`. Without it,
+             *     they are signed with the new one alone.
+             */
+            previous_valid_hours?: number | null;
+        };
+        /**
+         * RotateToken
+         * @description Details of a rotation.
+         */
+        RotateToken: {
+            /**
+             * Format: int64
+             * @description Hours for which deliveries are signed with the replaced secret, too, in the header `X-Signature-Previous`. Without it,
+             *     they are signed with the new one alone.
+             */
+            previous_valid_hours?: number | null;
+        };
+        /**
          * RotatedSecret
          * @description A rotated signing secret. It is shown only in this response.
          */
@@ -3026,6 +3065,12 @@ export interface components {
              * @description Unique identifier of the API key.
              */
             credential_id: number;
+            /**
+             * Format: date-time
+             * @description Time up to which deliveries are signed with the replaced secret, too. Null if it stopped at once.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            previous_valid_until: string | null;
             /**
              * Format: date-time
              * @description Time of the rotation.
@@ -3048,6 +3093,12 @@ export interface components {
          * @description The new token of a webhook. It is shown only in this response.
          */
         RotatedToken: {
+            /**
+             * Format: date-time
+             * @description Time up to which deliveries are signed with the replaced token, too. Null if it stopped at once.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            previous_valid_until: string | null;
             /**
              * Format: date-time
              * @description Time of the rotation.
@@ -3512,6 +3563,8 @@ export interface components {
             credential_id: number | null;
             /** @description Event types that the webhook is subscribed to. */
             events: components["schemas"]["WebhookEventType"][];
+            /** @description Names of the headers of your own that each delivery carries, in lower case. Their values are never shown. */
+            header_names: string[];
             /**
              * Format: int64
              * @description Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
@@ -3577,8 +3630,11 @@ export interface components {
              * @description Unique identifier of the event. Use it to detect duplicates.
              */
             event_id: string;
-            /** @description Type of the event. New types may be added; ignore types that you do not know. */
-            event_type: components["schemas"]["WebhookEventType"];
+            /**
+             * @description Type of the event. New types may be added; ignore types that you do not know.
+             * @enum {string}
+             */
+            event_type: "order.created" | "order.pending" | "order.delivered" | "order.partially_delivered" | "order.cancelled";
         };
         /**
          * @description Type of an event that a webhook can subscribe to. New types may be added.
@@ -3588,9 +3644,14 @@ export interface components {
          *     - `order.partially_delivered`: some units of the order are delivered.
          *     - `order.delivered`: all units of the order are delivered.
          *     - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+         *     - `payout.requested`: a payout was requested and debited from the wallet.
+         *     - `payout.paid`: the money of the payout was sent.
+         *     - `payout.failed`: the money could not be sent, and was returned to the wallet.
+         *     - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+         *     - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
          * @enum {string}
          */
-        WebhookEventType: "order.created" | "order.pending" | "order.delivered" | "order.partially_delivered" | "order.cancelled";
+        WebhookEventType: "order.created" | "order.pending" | "order.delivered" | "order.partially_delivered" | "order.cancelled" | "payout.requested" | "payout.paid" | "payout.failed" | "payout.cancelled" | "wallet.low_balance";
         /**
          * WebhookExplanation
          * @description Explanation of which events of an order a webhook received.
@@ -3614,6 +3675,19 @@ export interface components {
             /** @description Always `true`. */
             success: boolean;
         };
+        /**
+         * WebhookHeader
+         * @description A header of your own that each delivery of a webhook carries.
+         */
+        WebhookHeader: {
+            /**
+             * @description Name of the header: letters, digits, hyphens and underscores. Upper and lower case are the same. Headers of HTTP, of
+             *     proxies, of cloud metadata and of the service itself are refused.
+             */
+            name: string;
+            /** @description Value of the header: printable ASCII characters. It is never shown again. */
+            value: string;
+        };
         WebhookList: {
             /** @description One page of the list. */
             data: {
@@ -3621,6 +3695,45 @@ export interface components {
             };
             /** @description Always `true`. */
             success: boolean;
+        };
+        /** @description Fall of a wallet's balance. New fields may be added; ignore unknown fields. */
+        WebhookLowBalance: {
+            /** @description Balance right after the movement that made it fall. */
+            balance: string;
+            /** @description Amount below which the balance fell. */
+            below: string;
+            /** @description Currency as an ISO 4217 code. */
+            currency: string;
+            /**
+             * Format: date-time
+             * @description Time of the movement.
+             */
+            fell_at: string;
+            /**
+             * Format: int64
+             * @description Unique identifier of the wallet.
+             */
+            wallet_id: number;
+        };
+        /** @description Body of a webhook request. Its bytes are the same in every attempt. */
+        WebhookLowBalanceEnvelope: {
+            /**
+             * Format: date-time
+             * @description Time of the event.
+             */
+            created_at: string;
+            /** @description Fall of the balance. */
+            data: components["schemas"]["WebhookLowBalance"];
+            /**
+             * Format: uuid
+             * @description Unique identifier of the event. Use it to detect duplicates.
+             */
+            event_id: string;
+            /**
+             * @description Type of the event. New types may be added; ignore types that you do not know.
+             * @enum {string}
+             */
+            event_type: "wallet.low_balance";
         };
         /** @description State of an order right after the event. New fields may be added; ignore unknown fields. */
         WebhookOrder: {
@@ -3663,6 +3776,62 @@ export interface components {
             status: components["schemas"]["OrderStatus"];
             /** @description Detail of the status, or empty. New values may be added and are informational. */
             sub_status: string;
+        };
+        /** @description State of a payout right after the event. New fields may be added; ignore unknown fields. */
+        WebhookPayout: {
+            /** @description Amount debited from the wallet. */
+            amount: string;
+            /**
+             * Format: int64
+             * @description Unique identifier of the beneficiary that receives the money.
+             */
+            beneficiary_id: number;
+            /** @description Your own reference for the payout, as sent when it was requested. */
+            client_reference: string | null;
+            /**
+             * Format: date-time
+             * @description Time at which the payout was requested.
+             */
+            created_at: string;
+            /** @description Currency as an ISO 4217 code. */
+            currency: string;
+            /**
+             * Format: int64
+             * @description Unique identifier of the payout.
+             */
+            id: number;
+            /**
+             * Format: date-time
+             * @description Time at which the payout became `PAID`, `FAILED` or `CANCELLED`; null until then.
+             */
+            settled_at: string | null;
+            /** @description Status of the payout. */
+            status: components["schemas"]["PayoutStatus"];
+            /**
+             * Format: int64
+             * @description Unique identifier of the wallet that was debited.
+             */
+            wallet_id: number;
+        };
+        /** @description Body of a webhook request. Its bytes are the same in every attempt. */
+        WebhookPayoutEnvelope: {
+            /**
+             * Format: date-time
+             * @description Time of the event.
+             */
+            created_at: string;
+            /** @description State of the payout right after the event. */
+            data: components["schemas"]["WebhookPayout"];
+            /**
+             * Format: uuid
+             * @description Unique identifier of the event. Use it to detect duplicates.
+             */
+            event_id: string;
+            /**
+             * @description Type of the event. New types may be added; ignore types that you do not know.
+             * @enum {string}
+             */
+            event_type: "payout.requested" | "payout.paid" | "payout.failed" | "payout.cancelled";
         };
         /**
          * WebhookReplay
@@ -5428,6 +5597,9 @@ export interface operations {
                      *             "events": [
                      *               "order.created"
                      *             ],
+                     *             "header_names": [
+                     *               "authorization"
+                     *             ],
                      *             "id": 6,
                      *             "is_active": true,
                      *             "name": "Orders",
@@ -5461,6 +5633,12 @@ export interface operations {
                  *       "credential_id": null,
                  *       "events": [
                  *         "order.created"
+                 *       ],
+                 *       "headers": [
+                 *         {
+                 *           "name": "Authorization",
+                 *           "value": "Bearer 2f4d7c1e"
+                 *         }
                  *       ],
                  *       "name": "Orders",
                  *       "url": "https://client.example.com/hooks/rewards"
@@ -5724,6 +5902,9 @@ export interface operations {
                      *         "events": [
                      *           "order.created"
                      *         ],
+                     *         "header_names": [
+                     *           "authorization"
+                     *         ],
                      *         "id": 6,
                      *         "is_active": true,
                      *         "name": "Orders",
@@ -5759,6 +5940,12 @@ export interface operations {
                  *       "events": [
                  *         "order.created"
                  *       ],
+                 *       "headers": [
+                 *         {
+                 *           "name": "Authorization",
+                 *           "value": "Bearer 2f4d7c1e"
+                 *         }
+                 *       ],
                  *       "is_active": true,
                  *       "name": "Main",
                  *       "url": "https://client.example.com/hooks/rewards"
@@ -5781,6 +5968,9 @@ export interface operations {
                      *         "credential_id": 5,
                      *         "events": [
                      *           "order.created"
+                     *         ],
+                     *         "header_names": [
+                     *           "authorization"
                      *         ],
                      *         "id": 6,
                      *         "is_active": true,
@@ -6048,7 +6238,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "previous_valid_hours": 24
+                 *     }
+                 */
+                "application/json": components["schemas"]["RotateToken"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -6059,6 +6258,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "data": {
+                     *         "previous_valid_until": null,
                      *         "rotated_at": "2026-01-31T12:00:00.000Z",
                      *         "token": "a3f1c5d7e9b1a3c5d7e9f1b3a5c7d9e1f3b5a7c9d1e3f5a7b9c1d3e5f7a9b1c3",
                      *         "webhook_id": 6
@@ -6602,7 +6802,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "previous_valid_hours": 24
+                 *     }
+                 */
+                "application/json": components["schemas"]["RotateSecret"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -6614,6 +6823,7 @@ export interface operations {
                      * @example {
                      *       "data": {
                      *         "credential_id": 5,
+                     *         "previous_valid_until": null,
                      *         "rotated_at": "2026-01-31T12:00:00.000Z",
                      *         "signing_secret": "text"
                      *       },

@@ -45,6 +45,8 @@ fn delivery(url: &str) -> Delivery<'_> {
         request_id: "req",
         secret: "hidden",
         timestamp: 0,
+        previous_secret: None,
+        custom_headers: CustomHeaders::none(),
         body: Bytes::from_static(b"hidden"),
     }
 }

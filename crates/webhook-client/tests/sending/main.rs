@@ -18,6 +18,7 @@ use hyper::body::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
+use webhook_client::custom::CustomHeaders;
 use webhook_client::receiver::{
     Certificate, MAX_BODY_BYTES, Received, Receiver, ReceiverError, ReceiverResponse, ReceiverSettings,
 };
@@ -78,6 +79,8 @@ fn delivery(url: &str) -> Delivery<'_> {
         request_id: "req_1",
         secret: SECRET,
         timestamp: NOW,
+        previous_secret: None,
+        custom_headers: CustomHeaders::none(),
         body: Bytes::from_static(BODY),
     }
 }
@@ -144,6 +147,23 @@ async fn a_delivery_arrives_as_the_specification_says() {
     assert_eq!(received.verify(SECRET, NOW), Ok(()));
     assert_eq!(received.verify("another", NOW), Err(VerifyError::Signature));
     assert_eq!(received.verify(SECRET, NOW + 301), Err(VerifyError::Expired));
+    receiver.stop().await;
+}
+
+#[tokio::test]
+async fn the_owners_headers_and_a_signature_of_the_replaced_secret_come_along() {
+    let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
+    let url = receiver.url();
+    let headers = CustomHeaders::new([("Authorization", "Bearer t0ken"), ("X-Shop", "7")]).unwrap();
+    let delivery = Delivery { previous_secret: Some("the old one"), custom_headers: &headers, ..delivery(&url) };
+    assert!(sender(&receiver, LONG).send(delivery).await.succeeded());
+    let received = arrived.recv().await.unwrap();
+    let value = |name: &str| received.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
+    assert_eq!((value("authorization"), value("x-shop")), (Some("Bearer t0ken"), Some("7")));
+    let previous = webhook_client::signature::sign("the old one", NOW, BODY);
+    assert_eq!(value("x-signature-previous"), Some(&*previous));
+    assert_eq!(received.verify(SECRET, NOW), Ok(()));
+    assert_eq!(received.token(), Some(SECRET));
     receiver.stop().await;
 }
 

@@ -4,6 +4,7 @@ mod issue;
 mod revoke;
 mod signing_secret;
 
+use chrono::{DateTime, Utc};
 use ledger_events::account::{Credential, SigningSecretRotated};
 use ledger_events::{AccountId, Actor, CredentialId};
 use uuid::Uuid;
@@ -22,11 +23,13 @@ pub(super) fn keep_signing_secret(
     batch: &mut Batch,
     id: CredentialId,
     secret: &Secret,
+    previous_until: Option<DateTime<Utc>>,
     context: &CommandContext<'_>,
 ) -> Result<Uuid, SealError> {
     let sealed = batch.keyring.seal(SIGNING_SECRET, id.0, secret.expose().as_bytes())?;
     let mac = batch.keyring.row_mac(Row::SigningSecret { id, secret: secret.expose() })?;
-    let event_id = batch.append::<Credential>(id, SigningSecretRotated { secret_mac: Some(hex::encode(mac)) }, context);
+    let rotated = SigningSecretRotated { secret_mac: Some(hex::encode(mac)), previous_until };
+    let event_id = batch.append::<Credential>(id, rotated, context);
     batch.streams.credentials.index.signing_secrets.insert(id, sealed.clone());
     batch.pending.signing_secrets.push((id, sealed, mac));
     Ok(event_id)
@@ -51,7 +54,7 @@ fn usable(batch: &Batch, account_id: AccountId, id: CredentialId) -> Result<Cred
 fn require_permission(batch: &Batch, account_id: AccountId, context: &CommandContext<'_>) -> Result<(), Rejection> {
     match context.origin.actor {
         Actor::Credential(_) | Actor::User(_) => require_active(batch, account_id),
-        Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox => {
+        Actor::Operator(_) | Actor::Fulfilment | Actor::Replay | Actor::Sandbox | Actor::Service => {
             batch.streams.accounts.find(account_id).map(drop)
         }
     }

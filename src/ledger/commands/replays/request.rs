@@ -1,4 +1,5 @@
 use ledger_events::replay::{MissedOnly, Replay, ReplayKind, ReplayStatus, WebhookReplayRequested};
+use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, Actor, Position, WebhookId};
 
 use super::view;
@@ -32,7 +33,8 @@ impl Handler for RequestReplay {
             require_active(batch, account_id)?;
         }
         let webhook = batch.streams.webhooks.get(webhook_id).filter(|webhook| webhook.account_id == account_id);
-        let events = webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone();
+        // A replay searches the events of orders. `GET /api/v1/events` has the others.
+        let (events, _) = WebhookEventType::split(webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone());
         // Two replays side by side would each find, and deliver, what the other one is about to.
         let is_running = |replay: &Replay| replay.webhook_id == webhook_id && replay.status == ReplayStatus::Running;
         if batch.streams.replays.values().any(is_running) {

@@ -22,7 +22,7 @@ use super::CommandError;
 use super::credentials::keep_signing_secret;
 use crate::ledger::command_result::WebhookView;
 use crate::ledger::commands::prelude::*;
-use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_URL};
+use crate::ledger::texts::{WEBHOOK_HEADERS, WEBHOOK_NAME, WEBHOOK_URL};
 use crate::secrets::SIGNING_SECRET;
 use crate::secrets::seal::SealError;
 
@@ -31,7 +31,7 @@ fn read_webhook(reads: &mut ReadSet<'_>, account_id: AccountId, id: WebhookId) {
     reads.streams.accounts.id(account_id);
     reads.streams.webhooks.id_of_account(account_id, id);
     reads.streams.replays.query.running_of.insert(account_id);
-    reads.texts.extend([(WEBHOOK_NAME, id.0), (WEBHOOK_URL, id.0)]);
+    reads.texts.extend([(WEBHOOK_NAME, id.0), (WEBHOOK_URL, id.0), (WEBHOOK_HEADERS, id.0)]);
 }
 
 /// Returns the credential's signing secret, and the context of the next event. A credential without one gets the new one.
@@ -44,7 +44,7 @@ fn signing_secret<'a>(
     if let Some(sealed) = batch.streams.credentials.index.signing_secrets.get(&id) {
         return Ok((batch.keyring.open_text(SIGNING_SECRET, id.0, sealed)?, context));
     }
-    let kept = keep_signing_secret(batch, id, new_secret, &context)?;
+    let kept = keep_signing_secret(batch, id, new_secret, None, &context)?;
     Ok((new_secret.clone(), context.after(kept)))
 }
 
@@ -75,5 +75,6 @@ fn view(batch: &Batch, id: WebhookId, token: Option<Secret>) -> Decided {
     let webhook = batch.streams.webhooks.find(id)?.clone();
     let name = batch.text(WEBHOOK_NAME, id.0)?.ok_or(SealError::Unreadable)?;
     let url = batch.text(WEBHOOK_URL, id.0)?.ok_or(SealError::Unreadable)?;
-    Ok(CommandResult::Webhook(WebhookView { webhook, name, url, token }))
+    let headers = batch.text(WEBHOOK_HEADERS, id.0)?;
+    Ok(CommandResult::Webhook(WebhookView { webhook, name, url, token, headers, previous_until: None }))
 }

@@ -3,7 +3,7 @@ use ledger_events::{AccountId, CredentialId};
 
 use super::{signing_secret, view};
 use crate::ledger::commands::prelude::*;
-use crate::ledger::texts::{WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
+use crate::ledger::texts::{WEBHOOK_HEADERS, WEBHOOK_NAME, WEBHOOK_TOKEN, WEBHOOK_URL};
 
 #[derive(Clone, Debug)]
 pub struct RegisterWebhook {
@@ -12,6 +12,8 @@ pub struct RegisterWebhook {
     pub url: Secret,
     pub events: Vec<WebhookEventType>,
     pub credential_id: Option<CredentialId>,
+    /// Custom headers, as JSON.
+    pub headers: Option<Secret>,
     /// Token of a standalone webhook, or the signing secret of a credential that has none.
     pub new_secret: Secret,
 }
@@ -32,8 +34,17 @@ impl Handler for RegisterWebhook {
         let alive = batch.streams.webhooks.values().filter(|w| w.account_id == account_id && !w.is_deleted).count();
         let credential = credential_id.and_then(|id| batch.streams.credentials.get(id));
         let (name, url) = (Salted::new(&self.name), Salted::new(&self.url));
-        let events = self.events.clone();
-        let asked = WebhookRegistered { account_id, credential_id, events, name_hash: name.hash(), url_hash: url.hash() };
+        let (events, further_events) = WebhookEventType::split(self.events.clone());
+        let headers = self.headers.as_ref().map(Salted::new);
+        let asked = WebhookRegistered {
+            account_id,
+            credential_id,
+            events,
+            name_hash: name.hash(),
+            url_hash: url.hash(),
+            further_events,
+            headers_hash: headers.as_ref().map(Salted::hash),
+        };
         let event = webhook::register(account, alive, credential, asked)?;
 
         let id = batch.streams.webhooks.next_id()?;
@@ -48,6 +59,7 @@ impl Handler for RegisterWebhook {
         batch.append::<Webhook>(id, event, &context);
         name.keep(batch, WEBHOOK_NAME, id.0)?;
         url.keep(batch, WEBHOOK_URL, id.0)?;
+        headers.map_or(Ok(()), |headers| headers.keep(batch, WEBHOOK_HEADERS, id.0))?;
         view(batch, id, Some(token))
     }
 }

@@ -94,7 +94,7 @@ async fn show(visit: Visit) -> PageResult {
             ("Status", badge(&delivery.status)),
             ("Account", html! { a href={ "/console/accounts/" (account_id) } { (account.name) } }),
             ("Event", html! { (delivery.event_type) }),
-            ("About", about("/console/orders", delivery.order_id)),
+            ("About", about("/console/orders", delivery)),
             ("Webhook", webhook(delivery)),
             ("Attempts", html! { (delivery.attempt_count) " of " (delivery.max_attempts) }),
             ("Created", time(delivery.created_at)),

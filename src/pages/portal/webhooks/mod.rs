@@ -43,7 +43,7 @@ async fn list(visit: Visit) -> PageResult {
     let may_change = may(&visit, UserRole::Operator);
     let body = html! {
         (layout::live(&visit))
-        p { "A webhook tells your systems of each event of your orders, with a signed HTTP request." }
+        p { "A webhook tells your systems of each event of your orders, payouts and wallets, with a signed HTTP request." }
         p.actions {
             @if may_change && !webhooks.items.is_empty() { a.button href="/portal/webhooks/new" { "Set up a webhook" } }
             a.button.plain href="/portal/webhooks/deliveries" { "Deliveries" }
@@ -91,6 +91,7 @@ fn new_page(visit: &Visit, keys: &[ApiKey], key: &str, refusal: Option<&Refusal>
         @if may(visit, UserRole::Operator) {
             form.card method="post" action="/portal/webhooks" {
                 (inputs(&fields))
+                (headers(&fields, &[]))
                 (signing(&fields, keys, None))
                 input type="hidden" name=(KEY) value=(key);
                 button { "Create the webhook" }
@@ -127,12 +128,37 @@ async fn register(visit: Visit) -> PageResult {
 fn body(form: &Form, linked: Option<i64>) -> Value {
     let mut body = form.json(&[("name", Kind::Text), ("url", Kind::Text), ("credential_id", Kind::Number)]);
     body["events"] = json!(form.all("events").collect::<Vec<_>>());
+    match form.text("headers") {
+        Some(lines) => body["headers"] = lines.lines().filter(|line| !line.trim().is_empty()).map(header).collect(),
+        None if !form.value("remove_headers").is_empty() => body["headers"] = json!([]),
+        None => {}
+    }
     if let Some(fields) = body.as_object_mut()
         && linked.is_some_and(|linked| form.value("credential_id") == linked.to_string())
     {
         fields.remove("credential_id");
     }
     body
+}
+
+/// Reads a header from a line such as `Authorization: Bearer abc`.
+fn header(line: &str) -> Value {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+    json!({"name": name.trim(), "value": value.trim()})
+}
+
+/// The headers of a webhook, one a line. Their values are never shown, so those that exist can only be replaced or removed.
+fn headers(fields: &Filled<'_>, names: &[String]) -> Markup {
+    let problems = fields.refusal.iter().flat_map(|refusal| refusal.messages.iter());
+    let problems: Vec<_> = problems.filter(|(field, _)| field.starts_with("headers[")).collect();
+    html! {
+        (fields.area("headers", "Headers of your own", "One a line, such as Authorization: Bearer abc. Their values are not shown again."))
+        @for (field, problems) in problems { p.problem { (field) @for problem in problems { " " (problem) ". " } } }
+        @if !names.is_empty() {
+            p.hint { "Now: " (names.join(", ")) ". Leave the field empty to keep them." }
+            label.tick { input type="checkbox" name="remove_headers" value="on"; span { "Remove them" } }
+        }
+    }
 }
 
 /// The fields of a webhook: its name, its URL, and its events as tick boxes.
@@ -198,6 +224,18 @@ mod tests {
         assert_eq!(body(&form, None), expected);
         assert!(body(&form, Some(5)).get("credential_id").is_none());
         assert_eq!(body(&Form::default(), None), json!({"events": []}));
+    }
+
+    #[test]
+    fn lines_become_headers_and_are_kept_unless_they_change() {
+        let form = Form::parse(b"headers=Authorization%3A+Bearer+a%3Ab%0D%0A%0D%0AX-Shop%3A7");
+        let expected = json!([{"name": "Authorization", "value": "Bearer a:b"}, {"name": "X-Shop", "value": "7"}]);
+        assert_eq!(body(&form, None)["headers"], expected);
+        assert_eq!(body(&Form::parse(b"remove_headers=on"), None)["headers"], json!([]));
+        assert_eq!(body(&Form::parse(b"name=a"), None).get("headers"), None);
+        let refusal = Refusal::of_field("headers[0].name", "is set by HTTP");
+        let markup = headers(&Filled { form: &Form::default(), refusal: Some(&refusal) }, &["x-<a>".to_owned()]).0;
+        assert!(markup.contains("is set by HTTP") && markup.contains("x-&lt;a&gt;"), "{markup}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{body, inputs, linkable, signing};
+use super::{body, headers, inputs, linkable, signing};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, KEY, new_key};
+use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::plot::{Series, bars};
@@ -16,7 +16,7 @@ use crate::pages::parts::values::{copyable, facts, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::api_keys::ApiKey;
 use crate::pages::portal::deliveries;
-use crate::pages::portal::webhook::{Webhook, may};
+use crate::pages::portal::webhook::{Webhook, may, overlap};
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -131,7 +131,8 @@ async fn rotate(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
     let key = visit.form.key();
-    let rotated = match visit.change_once::<Rotated>(&format!("/api/v1/webhooks/{id}/rotate-token"), &key, &json!({})).await {
+    let body = visit.form.json(&[("previous_valid_hours", Kind::Number)]);
+    let rotated = match visit.change_once::<Rotated>(&format!("/api/v1/webhooks/{id}/rotate-token"), &key, &body).await {
         Ok(rotated) => rotated,
         Err(refusal) => return again(&visit, id, None, refusal).await,
     };
@@ -180,6 +181,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
                     None => "a token of its own",
                 }
             }),
+            ("Headers of your own", html! { @if webhook.header_names.is_empty() { "none" } @else { (webhook.header_names.join(", ")) } }),
             ("Created", time(webhook.created_at)),
             ("Changed", time(webhook.updated_at)),
         ]))
@@ -189,6 +191,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
                 summary { "Edit this webhook" }
                 form method="post" action={ "/portal/webhooks/" (webhook.id) } {
                     (inputs(&fields))
+                    (headers(&fields, &webhook.header_names))
                     (signing(&fields, keys, webhook.credential_id))
                     button { "Save" }
                 }
@@ -247,9 +250,10 @@ fn actions(webhook: &Webhook) -> Markup {
         @if webhook.credential_id.is_none() {
             details.card {
                 summary { "Rotate the token" }
-                p { "The new token signs every delivery from then on. The old one stops at once, so your endpoint must know the new one." }
+                p { "The new token signs every delivery from then on. Your endpoint must know it, or verify the second signature that you can have made with the old one for a while." }
                 form method="post" action=(action("rotate-token")) {
                     input type="hidden" name=(KEY) value=(new_key());
+                    (overlap())
                     button.danger { "Replace the token" }
                 }
             }

@@ -37,12 +37,15 @@ def verify(
     """
     found = {name.lower(): value for name, value in headers.items()}
     timestamp, signature = found.get("x-timestamp"), found.get("x-signature")
+    # After a rotation, the service can sign with the replaced token, too.
+    previous = found.get("x-signature-previous")
     if timestamp is None or signature is None:
         raise InvalidWebhook("the headers X-Timestamp and X-Signature are required")
     moment = time.time() if now is None else now
     # Anybody can sign with an empty token, such as that of an unset variable.
     candidates = [token for token in ([tokens] if isinstance(tokens, str) else tokens) if token]
-    if not any([is_genuine(token, timestamp, body, signature, moment) for token in candidates]):
+    signatures = [signature] if previous is None else [signature, previous]
+    if not any([is_genuine(token, timestamp, body, each, moment) for token in candidates for each in signatures]):
         raise InvalidWebhook("the signature does not match, or the delivery is more than 5 minutes off")
     try:
         return Event.from_json(body)

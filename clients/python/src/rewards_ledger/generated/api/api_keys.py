@@ -10,6 +10,7 @@ from ..models.api_key_list import ApiKeyList
 from ..models.api_key_reply import ApiKeyReply
 from ..models.issue_credential import IssueCredential
 from ..models.issued_credential_reply import IssuedCredentialReply
+from ..models.rotate_secret import RotateSecret
 from ..models.rotated_secret_reply import RotatedSecretReply
 
 
@@ -62,10 +63,12 @@ def _revoke_api_key(
 
 def _rotate_signing_secret(
     id: int,
+    body: Optional[RotateSecret] = None,
 ) -> Call:
     return Call(
         "POST",
         f"/client/api/api-keys/{quote(str(id), safe='')}/rotate-signing-secret",
+        body=body.to_dict() if body else {},
     )
 
 
@@ -159,14 +162,19 @@ class ApiKeys:
     def rotate_signing_secret(
         self,
         id: int,
+        body: Optional[RotateSecret] = None,
     ) -> RotatedSecretReply:
         """Rotate a signing secret.
 
         Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are signed
-        with the new secret from now on. The secret is shown only in this response. Requires the role owner."""
+        with the new secret from now on. The secret is shown only in this response. Requires the role owner.
+
+        With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret, in the
+        header `X-Signature-Previous`. Requests need the new secret at once."""
         response = self._send(
             _rotate_signing_secret(
                 id,
+                body,
             )
         )
         return RotatedSecretReply.from_dict(response.json())
@@ -262,14 +270,19 @@ class AsyncApiKeys:
     async def rotate_signing_secret(
         self,
         id: int,
+        body: Optional[RotateSecret] = None,
     ) -> RotatedSecretReply:
         """Rotate a signing secret.
 
         Replaces the signing secret of an API key. Requests with the key, and deliveries of webhooks linked to it, are signed
-        with the new secret from now on. The secret is shown only in this response. Requires the role owner."""
+        with the new secret from now on. The secret is shown only in this response. Requires the role owner.
+
+        With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced secret, in the
+        header `X-Signature-Previous`. Requests need the new secret at once."""
         response = await self._send(
             _rotate_signing_secret(
                 id,
+                body,
             )
         )
         return RotatedSecretReply.from_dict(response.json())

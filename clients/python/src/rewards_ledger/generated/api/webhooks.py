@@ -11,6 +11,7 @@ from ..models.register_webhook import RegisterWebhook
 from ..models.registered_webhook import RegisteredWebhook
 from ..models.replay_events import ReplayEvents
 from ..models.replay_requested_reply import ReplayRequestedReply
+from ..models.rotate_token import RotateToken
 from ..models.rotated_token_reply import RotatedTokenReply
 from ..models.test_webhook import TestWebhook
 from ..models.webhook import Webhook
@@ -128,12 +129,14 @@ def _replay_events(
 
 def _rotate_webhook_token(
     id: int,
+    body: Optional[RotateToken] = None,
     *,
     idempotency_key: Optional[str] = None,
 ) -> Call:
     return Call(
         "POST",
         f"/api/v1/webhooks/{quote(str(id), safe='')}/rotate-token",
+        body=body.to_dict() if body else {},
         takes_key=True,
         idempotency_key=idempotency_key,
     )
@@ -354,16 +357,21 @@ class Webhooks:
     def rotate_webhook_token(
         self,
         id: int,
+        body: Optional[RotateToken] = None,
         *,
         idempotency_key: Optional[str] = None,
     ) -> RotatedTokenReply:
         """Rotate a webhook's token.
 
         Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
-        response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead."""
+        response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
+
+        With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token, in the
+        header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks)."""
         response = self._send(
             _rotate_webhook_token(
                 id,
+                body,
                 idempotency_key=idempotency_key,
             )
         )
@@ -595,16 +603,21 @@ class AsyncWebhooks:
     async def rotate_webhook_token(
         self,
         id: int,
+        body: Optional[RotateToken] = None,
         *,
         idempotency_key: Optional[str] = None,
     ) -> RotatedTokenReply:
         """Rotate a webhook's token.
 
         Replaces the webhook's token. Deliveries are signed with the new token from now on. The token is shown only in this
-        response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead."""
+        response. Fails with 409 if the webhook is linked to a credential: rotate the credential's signing secret instead.
+
+        With `previous_valid_hours`, deliveries carry a second signature for that time, made with the replaced token, in the
+        header `X-Signature-Previous`. See [Receiving webhooks](/docs/guides/webhooks)."""
         response = await self._send(
             _rotate_webhook_token(
                 id,
+                body,
                 idempotency_key=idempotency_key,
             )
         )

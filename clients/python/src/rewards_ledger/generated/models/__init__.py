@@ -119,6 +119,8 @@ from .replay_status import ReplayStatus
 from .replayed_events import ReplayedEvents
 from .request_password_reset import RequestPasswordReset
 from .request_payout import RequestPayout
+from .rotate_secret import RotateSecret
+from .rotate_token import RotateToken
 from .rotated_secret import RotatedSecret
 from .rotated_secret_reply import RotatedSecretReply
 from .rotated_token import RotatedToken
@@ -161,12 +163,20 @@ from .wallet_list_data import WalletListData
 from .webhook import Webhook
 from .webhook_day import WebhookDay
 from .webhook_envelope import WebhookEnvelope
+from .webhook_envelope_event_type import WebhookEnvelopeEventType
 from .webhook_event_type import WebhookEventType
 from .webhook_explanation import WebhookExplanation
 from .webhook_explanation_reply import WebhookExplanationReply
+from .webhook_header import WebhookHeader
 from .webhook_list import WebhookList
 from .webhook_list_data import WebhookListData
+from .webhook_low_balance import WebhookLowBalance
+from .webhook_low_balance_envelope import WebhookLowBalanceEnvelope
+from .webhook_low_balance_envelope_event_type import WebhookLowBalanceEnvelopeEventType
 from .webhook_order import WebhookOrder
+from .webhook_payout import WebhookPayout
+from .webhook_payout_envelope import WebhookPayoutEnvelope
+from .webhook_payout_envelope_event_type import WebhookPayoutEnvelopeEventType
 from .webhook_replay import WebhookReplay
 from .webhook_replay_list import WebhookReplayList
 from .webhook_replay_list_data import WebhookReplayListData
@@ -301,6 +311,8 @@ __all__ = (
     "RotatedSecretReply",
     "RotatedToken",
     "RotatedTokenReply",
+    "RotateSecret",
+    "RotateToken",
     "SecurityPolicy",
     "SecurityPolicyReply",
     "SentMail",
@@ -339,12 +351,20 @@ __all__ = (
     "Webhook",
     "WebhookDay",
     "WebhookEnvelope",
+    "WebhookEnvelopeEventType",
     "WebhookEventType",
     "WebhookExplanation",
     "WebhookExplanationReply",
+    "WebhookHeader",
     "WebhookList",
     "WebhookListData",
+    "WebhookLowBalance",
+    "WebhookLowBalanceEnvelope",
+    "WebhookLowBalanceEnvelopeEventType",
     "WebhookOrder",
+    "WebhookPayout",
+    "WebhookPayoutEnvelope",
+    "WebhookPayoutEnvelopeEventType",
     "WebhookReplay",
     "WebhookReplayList",
     "WebhookReplayListData",

@@ -1,10 +1,14 @@
 from collections.abc import Mapping
-from typing import Any, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 from attrs import define as _attrs_define
 
 from ..models.webhook_event_type import WebhookEventType
 from ..types import UNSET, Unset
+
+if TYPE_CHECKING:
+    from ..models.webhook_header import WebhookHeader
+
 
 T = TypeVar("T", bound="ChangeWebhook")
 
@@ -18,6 +22,9 @@ class ChangeWebhook:
             next delivery on. Linking requires the role
             owner, or a request made with that credential.
         events (Union[None, Unset, list[WebhookEventType]]): Event types that the webhook is subscribed to.
+        headers (Union[None, Unset, list['WebhookHeader']]): Headers of your own that each delivery carries from the
+            next one on. They replace all earlier ones; an empty list
+            removes them.
         is_active (Union[None, Unset, bool]): Whether the webhook is active. An inactive webhook receives no events, and
             its pending deliveries fail.
         name (Union[None, Unset, str]): Name of the webhook, for people to recognize it.
@@ -27,6 +34,7 @@ class ChangeWebhook:
 
     credential_id: Union[None, Unset, int] = UNSET
     events: Union[None, Unset, list[WebhookEventType]] = UNSET
+    headers: Union[None, Unset, list["WebhookHeader"]] = UNSET
     is_active: Union[None, Unset, bool] = UNSET
     name: Union[None, Unset, str] = UNSET
     url: Union[None, Unset, str] = UNSET
@@ -49,6 +57,18 @@ class ChangeWebhook:
 
         else:
             events = self.events
+
+        headers: Union[None, Unset, list[dict[str, Any]]]
+        if isinstance(self.headers, Unset):
+            headers = UNSET
+        elif isinstance(self.headers, list):
+            headers = []
+            for headers_type_0_item_data in self.headers:
+                headers_type_0_item = headers_type_0_item_data.to_dict()
+                headers.append(headers_type_0_item)
+
+        else:
+            headers = self.headers
 
         is_active: Union[None, Unset, bool]
         if isinstance(self.is_active, Unset):
@@ -75,6 +95,8 @@ class ChangeWebhook:
             field_dict["credential_id"] = credential_id
         if events is not UNSET:
             field_dict["events"] = events
+        if headers is not UNSET:
+            field_dict["headers"] = headers
         if is_active is not UNSET:
             field_dict["is_active"] = is_active
         if name is not UNSET:
@@ -86,6 +108,8 @@ class ChangeWebhook:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.webhook_header import WebhookHeader
+
         d = dict(src_dict)
 
         def _parse_credential_id(data: object) -> Union[None, Unset, int]:
@@ -119,6 +143,28 @@ class ChangeWebhook:
 
         events = _parse_events(d.pop("events", UNSET))
 
+        def _parse_headers(data: object) -> Union[None, Unset, list["WebhookHeader"]]:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, list):
+                    raise TypeError()
+                headers_type_0 = []
+                _headers_type_0 = data
+                for headers_type_0_item_data in _headers_type_0:
+                    headers_type_0_item = WebhookHeader.from_dict(headers_type_0_item_data)
+
+                    headers_type_0.append(headers_type_0_item)
+
+                return headers_type_0
+            except:  # noqa: E722
+                pass
+            return cast(Union[None, Unset, list["WebhookHeader"]], data)
+
+        headers = _parse_headers(d.pop("headers", UNSET))
+
         def _parse_is_active(data: object) -> Union[None, Unset, bool]:
             if data is None:
                 return data
@@ -149,6 +195,7 @@ class ChangeWebhook:
         change_webhook = cls(
             credential_id=credential_id,
             events=events,
+            headers=headers,
             is_active=is_active,
             name=name,
             url=url,

@@ -29,9 +29,15 @@ class Delivery:
             - `order.partially_delivered`: some units of the order are delivered.
             - `order.delivered`: all units of the order are delivered.
             - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+            - `payout.requested`: a payout was requested and debited from the wallet.
+            - `payout.paid`: the money of the payout was sent.
+            - `payout.failed`: the money could not be sent, and was returned to the wallet.
+            - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+            - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
         id (int): Unique identifier of the delivery.
         max_attempts (int): Maximum number of attempts. When the last one fails, the delivery is `failed` for good.
-        order_id (int): Unique identifier of the order that the event is about; 0 for a test delivery.
+        order_id (int): Unique identifier of the order that the event is about; 0 for a test delivery, and for events of
+            payouts and wallets.
         payload (Any): Webhook envelope: the JSON body that each attempt sends.
         response_status (Union[None, int]): HTTP status that your endpoint returned to the latest attempt; null if it
             returned none.

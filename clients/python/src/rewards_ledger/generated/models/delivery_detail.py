@@ -34,11 +34,17 @@ class DeliveryDetail:
             - `order.partially_delivered`: some units of the order are delivered.
             - `order.delivered`: all units of the order are delivered.
             - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+            - `payout.requested`: a payout was requested and debited from the wallet.
+            - `payout.paid`: the money of the payout was sent.
+            - `payout.failed`: the money could not be sent, and was returned to the wallet.
+            - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+            - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
         id (int): Unique identifier of the delivery.
         max_attempts (int): Maximum number of attempts. When the last one fails, the delivery is `failed` for good.
         next_attempt_at (Union[None, datetime.datetime]): Time at which the next attempt is due; null unless the status
             is `pending`.
-        order_id (int): Unique identifier of the order that the event is about; 0 for a test delivery.
+        order_id (int): Unique identifier of the order that the event is about; 0 for a test delivery, and for events of
+            payouts and wallets.
         payload (Any): Webhook envelope: the JSON body that each attempt sends.
         response_body (Union[None, str]): First 64 KiB of the body of your endpoint's latest response. Null if there was
             none, or if retention has removed it.

@@ -32,6 +32,11 @@ class EventExplanation:
             - `order.partially_delivered`: some units of the order are delivered.
             - `order.delivered`: all units of the order are delivered.
             - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+            - `payout.requested`: a payout was requested and debited from the wallet.
+            - `payout.paid`: the money of the payout was sent.
+            - `payout.failed`: the money could not be sent, and was returned to the wallet.
+            - `payout.cancelled`: the payout was cancelled, and the money was returned to the wallet.
+            - `wallet.low_balance`: the balance of a wallet fell below the amount that is set for notices about it.
         explanation (str): Explanation in plain English. Its wording may change.
         outcome (EventOutcome): Outcome of an event at the webhook.
 

@@ -1,6 +1,6 @@
 import datetime
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union, cast
 
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
@@ -15,6 +15,8 @@ class RotatedSecret:
 
     Attributes:
         credential_id (int): Unique identifier of the API key.
+        previous_valid_until (Union[None, datetime.datetime]): Time up to which deliveries are signed with the replaced
+            secret, too. Null if it stopped at once.
         rotated_at (datetime.datetime): Time of the rotation.
         signing_secret (str): The new signing secret. Requests with the API key, and deliveries of webhooks linked to
             it, are signed with it from
@@ -22,12 +24,19 @@ class RotatedSecret:
     """
 
     credential_id: int
+    previous_valid_until: Union[None, datetime.datetime]
     rotated_at: datetime.datetime
     signing_secret: str = _attrs_field(repr=False)
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         credential_id = self.credential_id
+
+        previous_valid_until: Union[None, str]
+        if isinstance(self.previous_valid_until, datetime.datetime):
+            previous_valid_until = self.previous_valid_until.isoformat()
+        else:
+            previous_valid_until = self.previous_valid_until
 
         rotated_at = self.rotated_at.isoformat()
 
@@ -38,6 +47,7 @@ class RotatedSecret:
         field_dict.update(
             {
                 "credential_id": credential_id,
+                "previous_valid_until": previous_valid_until,
                 "rotated_at": rotated_at,
                 "signing_secret": signing_secret,
             }
@@ -50,12 +60,28 @@ class RotatedSecret:
         d = dict(src_dict)
         credential_id = d.pop("credential_id")
 
+        def _parse_previous_valid_until(data: object) -> Union[None, datetime.datetime]:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, str):
+                    raise TypeError()
+                previous_valid_until_type_0 = isoparse(data)
+
+                return previous_valid_until_type_0
+            except:  # noqa: E722
+                pass
+            return cast(Union[None, datetime.datetime], data)
+
+        previous_valid_until = _parse_previous_valid_until(d.pop("previous_valid_until"))
+
         rotated_at = isoparse(d.pop("rotated_at"))
 
         signing_secret = d.pop("signing_secret")
 
         rotated_secret = cls(
             credential_id=credential_id,
+            previous_valid_until=previous_valid_until,
             rotated_at=rotated_at,
             signing_secret=signing_secret,
         )

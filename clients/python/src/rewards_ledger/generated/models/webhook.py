@@ -20,6 +20,8 @@ class Webhook:
         credential_id (Union[None, int]): Linked API credential, whose signing secret is the token. Null if the webhook
             has a separate token.
         events (list[WebhookEventType]): Event types that the webhook is subscribed to.
+        header_names (list[str]): Names of the headers of your own that each delivery carries, in lower case. Their
+            values are never shown.
         id (int): Unique identifier of the webhook. Each delivery has it in the header `X-Webhook-ID`.
         is_active (bool): Whether the webhook is active. An inactive webhook receives no events.
         name (str): Name of the webhook, for people to recognize it.
@@ -30,6 +32,7 @@ class Webhook:
     created_at: datetime.datetime
     credential_id: Union[None, int]
     events: list[WebhookEventType]
+    header_names: list[str]
     id: int
     is_active: bool
     name: str
@@ -48,6 +51,8 @@ class Webhook:
             events_item = events_item_data.value
             events.append(events_item)
 
+        header_names = self.header_names
+
         id = self.id
 
         is_active = self.is_active
@@ -65,6 +70,7 @@ class Webhook:
                 "created_at": created_at,
                 "credential_id": credential_id,
                 "events": events,
+                "header_names": header_names,
                 "id": id,
                 "is_active": is_active,
                 "name": name,
@@ -94,6 +100,8 @@ class Webhook:
 
             events.append(events_item)
 
+        header_names = cast(list[str], d.pop("header_names"))
+
         id = d.pop("id")
 
         is_active = d.pop("is_active")
@@ -108,6 +116,7 @@ class Webhook:
             created_at=created_at,
             credential_id=credential_id,
             events=events,
+            header_names=header_names,
             id=id,
             is_active=is_active,
             name=name,

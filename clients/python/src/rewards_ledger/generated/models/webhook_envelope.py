@@ -7,7 +7,7 @@ from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 from dateutil.parser import isoparse
 
-from ..models.webhook_event_type import WebhookEventType
+from ..models.webhook_envelope_event_type import WebhookEnvelopeEventType
 
 if TYPE_CHECKING:
     from ..models.webhook_order import WebhookOrder
@@ -24,19 +24,14 @@ class WebhookEnvelope:
         created_at (datetime.datetime): Time of the event.
         data (WebhookOrder): State of an order right after the event. New fields may be added; ignore unknown fields.
         event_id (UUID): Unique identifier of the event. Use it to detect duplicates.
-        event_type (WebhookEventType): Type of an event that a webhook can subscribe to. New types may be added.
-
-            - `order.created`: an order was placed and debited from the wallet.
-            - `order.pending`: fulfilment has started to process the order.
-            - `order.partially_delivered`: some units of the order are delivered.
-            - `order.delivered`: all units of the order are delivered.
-            - `order.cancelled`: the order was cancelled, and its undelivered units are refunded.
+        event_type (WebhookEnvelopeEventType): Type of the event. New types may be added; ignore types that you do not
+            know.
     """
 
     created_at: datetime.datetime
     data: "WebhookOrder"
     event_id: UUID
-    event_type: WebhookEventType
+    event_type: WebhookEnvelopeEventType
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +67,7 @@ class WebhookEnvelope:
 
         event_id = UUID(d.pop("event_id"))
 
-        event_type = WebhookEventType(d.pop("event_type"))
+        event_type = WebhookEnvelopeEventType(d.pop("event_type"))
 
         webhook_envelope = cls(
             created_at=created_at,

@@ -7,6 +7,11 @@ class WebhookEventType(str, Enum):
     ORDER_DELIVERED = "order.delivered"
     ORDER_PARTIALLY_DELIVERED = "order.partially_delivered"
     ORDER_PENDING = "order.pending"
+    PAYOUT_CANCELLED = "payout.cancelled"
+    PAYOUT_FAILED = "payout.failed"
+    PAYOUT_PAID = "payout.paid"
+    PAYOUT_REQUESTED = "payout.requested"
+    WALLET_LOW_BALANCE = "wallet.low_balance"
 
     @classmethod
     def _missing_(cls, value: object) -> "WebhookEventType":

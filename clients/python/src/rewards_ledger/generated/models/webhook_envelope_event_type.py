@@ -1,0 +1,22 @@
+from enum import Enum
+
+
+class WebhookEnvelopeEventType(str, Enum):
+    ORDER_CANCELLED = "order.cancelled"
+    ORDER_CREATED = "order.created"
+    ORDER_DELIVERED = "order.delivered"
+    ORDER_PARTIALLY_DELIVERED = "order.partially_delivered"
+    ORDER_PENDING = "order.pending"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "WebhookEnvelopeEventType":
+        """Accepts a value that a later version of the service has added."""
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a valid {cls.__name__}")
+        member = str.__new__(cls, value)
+        member._name_ = value
+        member._value_ = value
+        return member
+
+    def __str__(self) -> str:
+        return str(self.value)
