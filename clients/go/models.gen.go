@@ -508,7 +508,7 @@ type FundOwnWallet struct {
 type HistoryActor struct {
 	// Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
 	ActorID *int64 `json:"actor_id"`
-	// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+	// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`.
 	Kind string `json:"kind"`
 	// Name of the credential or operator, or the user's email address, if known.
 	Name *string `json:"name"`

@@ -26,7 +26,7 @@ const ERASURE: &str = "PersonalDataErased";
 /// Person or process that caused an event.
 #[derive(Object, Serialize)]
 pub struct HistoryActor {
-    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`.
     kind: String,
     /// Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
     actor_id: Option<i64>,

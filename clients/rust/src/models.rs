@@ -810,7 +810,7 @@ impl FundOwnWallet {
 pub struct HistoryActor {
     /// Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
     pub actor_id: Option<i64>,
-    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+    /// Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`.
     pub kind: String,
     /// Name of the credential or operator, or the user's email address, if known.
     pub name: Option<String>,

@@ -35,7 +35,7 @@ pub(super) struct AuditEntry {
     event_id: String,
     /// Type of the event, such as `VouchersRevealed`.
     r#type: String,
-    /// Kind of the actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+    /// Kind of the actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`.
     actor_type: String,
     /// Unique identifier of the actor, if its kind has one. Operator 0 is the service's configuration.
     actor_id: Option<i64>,

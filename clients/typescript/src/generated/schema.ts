@@ -2113,7 +2113,7 @@ export interface components {
              * @description Unique identifier of the actor within its kind; null for a process, such as `fulfilment`.
              */
             actor_id: number | null;
-            /** @description Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`. */
+            /** @description Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`. */
             kind: string;
             /** @description Name of the credential or operator, or the user's email address, if known. */
             name: string | null;

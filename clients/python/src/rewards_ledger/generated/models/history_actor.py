@@ -14,7 +14,7 @@ class HistoryActor:
     Attributes:
         actor_id (Union[None, int]): Unique identifier of the actor within its kind; null for a process, such as
             `fulfilment`.
-        kind (str): Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay` or `sandbox`.
+        kind (str): Kind of actor: `credential`, `user`, `operator`, `fulfilment`, `replay`, `sandbox` or `service`.
         name (Union[None, str]): Name of the credential or operator, or the user's email address, if known.
     """
 
