@@ -229,10 +229,12 @@ async fn bare_loop(period: Duration, endpoints: usize) -> Result<f64> {
                         webhook_id: 1,
                         event_id: "0190a000-0000-7000-8000-000000000000",
                         event_type: "order.created",
+                        sequence: Some(1),
                         request_id: "0190a000-0000-7000-8000-000000000000",
                         secret: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
                         previous_secret: None,
                         timestamp: 1_800_000_000,
+                        traceparent: None,
                         custom_headers: CustomHeaders::none(),
                         body: body.clone(),
                     };

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
 use ledger_database::PgConnectOptions;
 use poem::http::Method;
 use rewards_ledger::pages;
@@ -46,7 +47,7 @@ const NO_PAGES: &[&str] = &[
     "/portal/orders/bulk/place",
     "/portal/products/{id}/image/{version}",
     "/portal/wallets/{id}/statement.csv",
-    // Only a sandbox has it.
+    // Only a sandbox and the demo have it.
     "/portal/outbox",
 ];
 
@@ -63,22 +64,49 @@ const QUERIES: &[(&str, &str)] = &[
     ("/portal/orders", "page=40000"),
     ("/portal/orders", "to=2020-01-01"),
     ("/portal/orders", "from=2020-01-01"),
+    ("/portal/orders", "from={middle}"),
+    ("/portal/events", "types=payout.paid"),
     ("/portal/wallets/{id}", "from=2020-01-01"),
+    ("/portal/wallets/{id}", "category=ORDER_REFUND&from={middle}"),
+    ("/portal/wallets/{id}", "category=ORDER&from={middle}"),
+    ("/portal/wallets/{id}", "category=ORDER"),
+    ("/portal/wallets/{id}", "type=DEBIT&from={middle}"),
+    ("/portal/wallets/{id}", "type=CREDIT"),
+    ("/portal/wallets/{id}", "category=FUNDING"),
+    ("/portal/wallets/{id}/statement", "from=2020-01-01"),
     ("/portal/wallets/{id}", "to=2020-01-01&category=ORDER"),
     ("/portal/payouts", "to=2020-01-01"),
     ("/portal/webhooks/deliveries", "status=failed"),
+    ("/portal/webhooks/deliveries", "event_type=order.cancelled"),
+    ("/portal/webhooks/deliveries", "order_id=500000"),
     ("/portal/webhooks/{id}/explanation", "order_id=500000"),
     ("/console/search", "q=ORD-0000500000"),
+    ("/console/search", "q=Account"),
+    ("/console/search", "q=owner%40example.com"),
+    ("/console/search", "q=01900000-0000-7000-8001-00000007a120"),
+    ("/console/search", "q=benchmark"),
+    ("/console/accounts/{id}/deliveries", "status=failed"),
+    ("/console/reconciliation", "account_id={accounts}"),
+    ("/console/reconciliation", "from={middle}"),
+    ("/console/reconciliation", "from={middle}&to={middle}"),
     ("/console/orders", "status=DELAYED"),
     ("/console/orders", "account_id={accounts}&page=40000"),
     ("/console/orders", "to=2020-01-01"),
     ("/console/orders", "from=2020-01-01"),
+    ("/console/orders", "from={middle}"),
+    ("/console/orders", "to={middle}"),
+    ("/console/orders", "to={middle}&status=DELIVERED"),
+    ("/console/orders", "from={middle}&product_id={products}"),
+    ("/console/orders", "before=500000"),
+    ("/console/orders", "before=20&status=DELIVERED"),
     ("/console/wallets/{id}", "to=2020-01-01"),
     ("/console/orders/{id}", "as_of=2500000"),
     ("/console/replays", "webhook_id={webhooks}"),
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/log/proof", "order_id=500000"),
     ("/console/audit", "type=VouchersRevealed"),
+    ("/console/audit", "subject=order/500000"),
+    ("/console/audit", "from={middle}&to={middle}"),
     ("/console/audit", "actor=operator/1"),
     ("/console/audit", "actor=operator/987654321"),
     ("/console/audit", "actor=operator"),
@@ -91,9 +119,12 @@ const QUERIES: &[(&str, &str)] = &[
 const ONLY_WITH_QUERY: &[&str] = &["/portal/webhooks/{id}/explanation", "/console/log/proof"];
 
 const NOTE: &str = "\
-    The ledger is that of the long lists: one account with a million orders over a hundred products, and 1,900,000 deliveries to \
-    two webhooks. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
+    The ledger is that of the long lists: one account with a million orders over a hundred products in eighty days, and 1,900,000 \
+    deliveries to two webhooks. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
     page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes with its style sheet, script and pictures.";
+
+/// Number of accounts without orders.
+const ACCOUNTS: usize = 1_000;
 
 /// Ids by the segment that they follow in a path.
 type Ids = BTreeMap<&'static str, i64>;
@@ -111,6 +142,7 @@ async fn main() -> Result<()> {
     let supervised = ["--approval-above", "EUR=1000000"];
     let projecting = Serve::start(&server.url_of("pages"), "api,projector", &supervised).await?;
     let mut ids = complete(&projecting, &filled, &options).await?;
+    add_accounts(&projecting).await?;
     ids.insert("audit-runs", verification);
     support::until_totalled(&options).await?;
     drop(projecting);
@@ -118,7 +150,9 @@ async fn main() -> Result<()> {
     let admin = serve.sign_in("/admin/auth/login", "admin@example.com", PASSWORD).await?;
 
     let (mut rows, mut missed) = (vec![], vec![]);
+    let middle = filled.middle.split('T').next().context("a day")?;
     for (route, path) in addresses(&ids)? {
+        let path = path.replace("{middle}", middle);
         let cookie = match () {
             () if OPEN.contains(&&*route) => "",
             () if route.starts_with("/portal") => &*owner,
@@ -139,6 +173,12 @@ async fn main() -> Result<()> {
 
 fn id(made: Value) -> Result<i64> {
     made["id"].as_i64().context("an id")
+}
+
+/// Adds accounts without orders.
+async fn add_accounts(serve: &Serve) -> Result<()> {
+    let add = |number: usize| serve.operator("/accounts", json!({"name": format!("Account {number}")}));
+    futures::stream::iter(0..ACCOUNTS).map(add).buffer_unordered(16).map_ok(drop).try_collect().await
 }
 
 /// Adds what the long lists lack, so that every page shows something. Returns the ids.

@@ -187,9 +187,9 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         return Err(WrongUse("--output csv is for commands that print a list; use --output json".to_owned()).into());
     }
     match &cli.command {
-        Command::Serve(config) => logging::start(logging::SERVICE, config.log_format)?,
-        Command::Demo(_) => logging::start(logging::DEMO, None)?,
-        _ => logging::start(logging::TOOL, None)?,
+        Command::Serve(config) => logging::start(logging::SERVICE, config.log_format, config.audit_log.as_deref())?,
+        Command::Demo(_) => logging::start(logging::DEMO, None, None)?,
+        _ => logging::start(logging::TOOL, None, None)?,
     }
     let done = match cli.command {
         Command::Demo(args) => return demo::run(args, &output).await,

@@ -13,6 +13,7 @@ mod lifecycle;
 mod mail;
 mod sample;
 mod tls;
+mod traces;
 mod values;
 
 use std::fmt;
@@ -43,8 +44,9 @@ pub use lifecycle::LifecycleSettings;
 pub use mail::MailSettings;
 pub use sample::sample;
 pub use tls::TlsSettings;
+pub use traces::TraceSettings;
 pub use values::{LogFormat, Role, Roles, Switch};
-use values::{bytes, network, origin, service_name, short_duration, url};
+use values::{bytes, days, network, origin, service_name, short_duration, url};
 
 /// Environment variable that holds the operator token itself, as an alternative to a file.
 pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
@@ -141,6 +143,11 @@ pub struct Config {
     #[arg(long, env = "LEDGER_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
     pub connections_per_address: u32,
 
+    /// Time after SIGTERM in which the node goes on to answer requests while /readyz returns 503, so that load balancers send
+    /// no further ones [default: none: it accepts no connection from then on]
+    #[arg(long, env = "LEDGER_SHUTDOWN_DELAY", value_name = "DURATION", value_parser = short_duration)]
+    pub shutdown_delay: Option<Duration>,
+
     #[command(flatten)]
     pub tls: TlsSettings,
 
@@ -232,6 +239,11 @@ pub struct Config {
     #[arg(long, env = "LEDGER_DELIVERY_IN_FLIGHT_PER_WEBHOOK", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub delivery_in_flight_per_webhook: u32,
 
+    /// Time for which every attempt of a webhook must have failed before the webhook is deactivated and its owners get a mail;
+    /// 1d to 365d [default: none: no webhook is deactivated]
+    #[arg(long, env = "LEDGER_DEACTIVATE_WEBHOOKS_AFTER", value_name = "DURATION", value_parser = days)]
+    pub deactivate_webhooks_after: Option<Duration>,
+
     /// Retention of delivery attempts and of the latest attempt's response body
     #[arg(long, env = "LEDGER_ATTEMPT_RETENTION", value_name = "DURATION", default_value = "90d", value_parser = duration)]
     pub attempt_retention: Duration,
@@ -261,9 +273,17 @@ pub struct Config {
     #[command(flatten)]
     pub lifecycle: LifecycleSettings,
 
+    #[command(flatten)]
+    pub traces: TraceSettings,
+
     /// Format of log lines: text or json [default: text on a terminal, else json]
     #[arg(long, env = "LEDGER_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
+
+    /// File to which the node appends its audit log, as JSON lines: sign-ins, reveals of secrets, refused callers, and the
+    /// requests of operators [default: none]
+    #[arg(long, env = "LEDGER_AUDIT_LOG", value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
 }
 
 impl Config {
@@ -280,6 +300,11 @@ impl Config {
         Ok(Config { database, ..config })
     }
 
+    /// Returns whether sent mails stay until they expire, for the page that shows them.
+    pub fn keeps_sent_mails(&self) -> bool {
+        self.sandbox || self.shows_outbox
+    }
+
     /// Checks the settings against each other.
     ///
     /// # Errors
@@ -287,6 +312,7 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.database.options()?;
         self.database.migration_options()?;
+        self.database.read_options()?;
         self.console.check()?;
         self.tls.files()?;
         self.mail.check(self.roles.include(Role::Delivery), self.pages.is_on())?;

@@ -24,18 +24,21 @@ use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSet
 use crate::access::open_id::{OpenId, OpenIdSettingsError};
 use crate::api::{ApiState, Surface};
 use crate::config::{Config, ConfigError, Role};
+use crate::delivery::failing::Deactivator;
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{Fulfilment, low_stock};
 use crate::http::Listener;
 use crate::ledger::projector::Projector;
+use crate::ledger::standby::{Standby, StandbyLimits};
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, nodes, schema::contract, sunset};
 use crate::mail;
 use crate::sandbox::{self, Sandbox, SandboxError};
 use crate::secrets::master_keys;
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
+use crate::telemetry::traces::Traces;
 use crate::transparency::PublicLog;
 use crate::transparency::projector::TreeProjector;
 use crate::transparency::signer::Signer;
@@ -44,7 +47,7 @@ use budget::{Budget, BudgetError};
 pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
 use listeners::Listeners;
-use serving::{Connections, Served, Urls, api_state};
+use serving::{Connections, Ending, Served, Urls, api_state};
 use tls::Tls;
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
@@ -100,6 +103,9 @@ pub struct Node {
     database: Database,
     /// HTTP servers; they end when `no_requests` is cancelled.
     servers: JoinSet<io::Result<()>>,
+    /// Cancelled when the node begins to stop. For `shutdown_delay` from then on, it answers requests but is not ready.
+    leaving: CancellationToken,
+    shutdown_delay: Duration,
     no_requests: CancellationToken,
     /// Timeout for roles and writers to stop.
     stops_within: Duration,
@@ -110,6 +116,7 @@ pub struct Node {
     writers: TaskTracker,
     /// Number of tasks in `roles` and `writers` while all of them run.
     tasks: usize,
+    traces: Traces,
 }
 
 impl Node {
@@ -126,39 +133,47 @@ impl Node {
         // Everything that may fail comes first, before any task runs.
         let prepared = Prepared::from_config(config, &database).await?;
         database.migrate_if_allowed().await?;
-        let metrics = Metrics::default();
+        let metrics = Metrics::with_traces(prepared.traces.clone());
         let writers = TaskTracker::new();
         let budget = Budget::check(database.options(), config.database_connections, &config.roles).await?;
         let keyring = prepared.keyring.clone();
         let ledger = Ledger::open_with(database.options(), budget.reading, keyring, metrics.clone(), &writers).await?;
+        let standby = database.standby().map(|options| connect::standby(options, budget.reading));
+        standby.iter().for_each(|pool| metrics.watch_pool(pool));
+        let standby = standby.map(|pool| Standby::new(pool, StandbyLimits::default(), metrics.clone()));
+        let ledger = ledger.with_standby(standby);
         warn_of_dependent_indexes(&ledger).await?;
         let work = connect::work(database.options());
+        metrics.watch_pool(&work);
         // Before anyone else can write, because a sandbox's log starts with its products.
         let sandbox = sandbox::open(config.sandbox, &ledger, &work).await.inspect_err(|_| ledger.wake().stop())?;
         if let Some(emergency) = config.lifecycle.emergency_sunset() {
             sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
         }
-        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail } = prepared;
+        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces } = prepared;
         let mut node = Node {
             address: listeners.address(),
             operator_address: listeners.operator_address(),
             ledger,
             database,
             servers: JoinSet::new(),
+            leaving: CancellationToken::new(),
+            shutdown_delay: config.shutdown_delay.unwrap_or_default(),
             no_requests: CancellationToken::new(),
             stops_within: STOP_TASKS.max(config.delivery_timeout.saturating_add(STOP_AFTER_SENDS)),
             roles: TaskTracker::new(),
             stop_roles: CancellationToken::new(),
             writers,
             tasks: 0,
+            traces,
         };
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
         node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
-            let stopping = node.no_requests.clone();
-            let settings = serving::settings(config, urls, open_id, token, public_log, stopping);
+            let ending = Ending { leaving: node.leaving.clone(), stopping: node.no_requests.clone() };
+            let settings = serving::settings(config, urls, open_id, token, public_log, ending);
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
             node.serve(config, listeners, tls, of_clients, &state);
         }
@@ -253,7 +268,7 @@ impl Node {
         self.roles.spawn(master_keys::follow(ledger.maintenance().clone(), keyring.clone(), metrics.clone(), stop()));
     }
 
-    /// Starts the delivery worker, retention and replays.
+    /// Starts the delivery worker, the deactivation of failing webhooks, retention and replays.
     fn start_delivery(&self, config: &Config, sender: Sender, keyring: &Arc<Keyring>, metrics: &Metrics) {
         let ledger = &self.ledger;
         let stop = || self.stop_roles.clone();
@@ -265,8 +280,10 @@ impl Node {
             response_bodies: config.response_body_quota,
             ..WorkerSettings::default()
         };
+        let database = connect::delivery(self.database.options());
+        metrics.watch_pool(&database.pool);
         let worker = Worker {
-            database: connect::delivery(self.database.options()),
+            database,
             shards: ledger.shards().collect(),
             keyring: keyring.clone(),
             sender: Arc::new(sender),
@@ -277,6 +294,10 @@ impl Node {
         };
         self.roles.spawn(worker.run(stop()));
         self.roles.spawn(Retention::new(ledger, serving::retention(config)).run(ledger.shards().collect(), stop()));
+        if let Some(after) = config.deactivate_webhooks_after {
+            let pool = ledger.maintenance().clone();
+            self.roles.spawn(Deactivator { ledger: ledger.clone(), pool, after, metrics: metrics.clone() }.run(stop()));
+        }
         self.roles.spawn(Replayer { ledger: ledger.clone(), pool: ledger.maintenance().clone() }.run(stop()));
     }
 
@@ -300,13 +321,18 @@ impl Node {
         NodeError::Io { action: "serve the API".to_owned(), source }
     }
 
-    /// Stops gracefully: refuses new requests, answers accepted ones, releases leases, and lets the writers write what is
-    /// queued. Stops the embedded server last, if this node started it.
+    /// Stops gracefully: lets load balancers know for the configured delay, refuses new requests, answers accepted ones,
+    /// releases leases, and lets the writers write what is queued. Stops the embedded server last, if this node started it.
     ///
     /// # Errors
     /// If a part does not stop in time. The embedded server is stopped nevertheless.
     pub async fn stop(self) -> Result<(), NodeError> {
-        let Node { ledger, database, mut servers, no_requests, stops_within, roles, stop_roles, writers, .. } = self;
+        let Node { ledger, database, mut servers, no_requests, stops_within, roles, stop_roles, writers, traces, .. } = self;
+        self.leaving.cancel();
+        if !servers.is_empty() && !self.shutdown_delay.is_zero() {
+            tracing::info!(delay = ?self.shutdown_delay, "not ready any more; answering requests until load balancers know");
+            tokio::time::sleep(self.shutdown_delay).await;
+        }
         no_requests.cancel();
         // The servers have a deadline of their own. They drop the application's handles when they end.
         while servers.join_next().await.is_some() {}
@@ -323,6 +349,7 @@ impl Node {
             maintenance.close().await;
         });
         let drained = drained.await.map_err(|_| NodeError::Unfinished(stops_within));
+        traces.stop().await;
         database.close().await?;
         drained
     }
@@ -349,6 +376,7 @@ struct Prepared {
     urls: Urls,
     open_id: Option<OpenId>,
     mail: mail::Sender,
+    traces: Traces,
 }
 
 impl Prepared {
@@ -367,7 +395,8 @@ impl Prepared {
         let open_id = config.console.open_id(&urls.console)?;
         let open_id = open_id.map(|settings| OpenId::new(settings, keyring.clone())).transpose()?;
         let mail = config.mail.sender(&config.database.data_dir)?;
-        Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail })
+        let traces = config.traces.start()?;
+        Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces })
     }
 }
 

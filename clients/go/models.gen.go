@@ -223,6 +223,16 @@ type Currency struct {
 	Name string `json:"name"`
 }
 
+// DeactivationReason: Reason why the service has deactivated a webhook. New values may be added.
+//
+// The service may send values that this version of the library does not know.
+type DeactivationReason string
+
+// Values of DeactivationReason.
+const (
+	DeactivationReasonFailing DeactivationReason = "failing"
+)
+
 // DeletedBeneficiary: Confirmation that a beneficiary is deleted. The history of its payouts is kept.
 type DeletedBeneficiary struct {
 	// Unique identifier of the deleted beneficiary.
@@ -264,6 +274,9 @@ type Delivery struct {
 	ResponseStatus *int32 `json:"response_status"`
 	// Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
 	ResponseTimeMs *int32 `json:"response_time_ms"`
+	// Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The
+	// header `X-Event-Sequence` has the same value.
+	Sequence int64 `json:"sequence"`
 	// Current status of the delivery.
 	Status DeliveryStatus `json:"status"`
 	// Unique identifier of the webhook that receives the event.
@@ -302,6 +315,9 @@ type DeliveryDetail struct {
 	ResponseStatus *int32 `json:"response_status"`
 	// Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
 	ResponseTimeMs *int32 `json:"response_time_ms"`
+	// Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The
+	// header `X-Event-Sequence` has the same value.
+	Sequence int64 `json:"sequence"`
 	// Current status of the delivery.
 	Status DeliveryStatus `json:"status"`
 	// Unique identifier of the webhook that receives the event.
@@ -1362,6 +1378,8 @@ type Webhook struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
 	CredentialID *int64 `json:"credential_id"`
+	// A deactivation of a webhook by the service.
+	Deactivation *WebhookDeactivation `json:"deactivation"`
 	// Event types that the webhook is subscribed to.
 	Events []WebhookEventType `json:"events"`
 	// Names of the headers of your own that each delivery carries, in lower case. Their values are never shown.
@@ -1392,6 +1410,16 @@ type WebhookDay struct {
 	Failed int64 `json:"failed"`
 	// Duration of the longest attempt, in milliseconds; null without attempts.
 	LongestMs *int32 `json:"longest_ms"`
+}
+
+// WebhookDeactivation: A deactivation of a webhook by the service.
+type WebhookDeactivation struct {
+	// Time of the deactivation.
+	DeactivatedAt time.Time `json:"deactivated_at"`
+	// Time since which all attempts have failed. Null for other reasons.
+	FailingSince *time.Time `json:"failing_since"`
+	// Reason for the deactivation.
+	Reason DeactivationReason `json:"reason"`
 }
 
 // WebhookEnvelope: Body of a webhook request. Its bytes are the same in every attempt.

@@ -25,6 +25,8 @@ VALUES = {name: CHART / "ci" / f"{name}-values.yaml" for name in ("kubernetes", 
 RELEASES = ("1.30", kubernetes_validate.latest_version())
 # Kinds of the Prometheus operator, whose schemas Kubernetes does not have.
 FOREIGN = ("monitoring.coreos.com/v1",)
+# Contents of Secrets that the chart names but never has.
+NAMED = {"headers": "authorization=Bearer%20key"}
 
 
 def rendered(values):
@@ -163,16 +165,19 @@ def environment(template, secrets):
 
 
 def direct():
-    """Behind a pooler, every pod of the service's login has the direct URL, and the migration uses nothing else."""
+    """Every pod of the service's login has the URLs around a pooler and of a standby, if there are any, and the migration neither."""
     manifests = rendered("everything")
     secrets = {key: value for manifest in manifests if manifest["kind"] == "Secret" for key, value in manifest["stringData"].items()}
-    without = {key: value for key, value in secrets.items() if key != "direct-url"}
+    secrets |= NAMED
+    further = {"DIRECT_DATABASE_URL": "direct-url", "READ_DATABASE_URL": "read-url"}
+    without = {key: value for key, value in secrets.items() if key not in further.values()}
     for name, template, _ in pods(manifests):
         urls, own = (environment(template, known) for known in (secrets, without))
         is_migration = urls["DATABASE_URL"] == secrets["owner-url"]
-        expected = None if is_migration else secrets["direct-url"]
-        expect(urls.get("DIRECT_DATABASE_URL") == expected, f"{name} has the direct URL {urls.get('DIRECT_DATABASE_URL')}")
-        expect("DIRECT_DATABASE_URL" not in own, f"{name} needs a direct URL")
+        for variable, key in further.items():
+            expected = None if is_migration else secrets[key]
+            expect(urls.get(variable) == expected, f"{name} has {urls.get(variable)} as {variable}")
+            expect(variable not in own, f"{name} needs {variable}")
 
 
 def certificate():
@@ -203,10 +208,29 @@ def certificate():
     expect(endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"], f"Prometheus scrapes with {endpoint}")
 
 
+def collector():
+    """Only nodes have the key of the collector, by reference, and its authority. By default, none has."""
+    variables = {"OTEL_EXPORTER_OTLP_HEADERS", "LEDGER_OTLP_CA_FILE"}
+    for values in VALUES:
+        for name, template, _ in pods(rendered(values)):
+            described = template["spec"]["containers"][0]
+            is_traced = values == "everything" and "startupProbe" in described
+            found = {variable["name"]: variable for variable in described["env"] if variable["name"] in variables}
+            expect(set(found) == (variables if is_traced else set()), f"{name} with the values '{values}' has {set(found)}")
+            if not is_traced:
+                continue
+            reference = found["OTEL_EXPORTER_OTLP_HEADERS"]["valueFrom"]["secretKeyRef"]
+            expect(reference == {"name": "collector", "key": "headers"}, f"{name} has the collector's key from {reference}")
+            mounted = {mount["mountPath"]: mount["name"] for mount in described["volumeMounts"]}
+            file = pathlib.PurePosixPath(found["LEDGER_OTLP_CA_FILE"]["value"])
+            volume = next(each for each in template["spec"]["volumes"] if each["name"] == mounted[str(file.parent)])
+            expect(volume["configMap"]["name"] == "collector-ca" and file.name == "ca.pem", f"{name} reads {file} from {volume}")
+
+
 def accepted(program):
     """The program accepts the variables of each pod, and those that the samples for Compose and Debian suggest, together."""
     url = "postgres://ledger_service@localhost/ledger"
-    examples = {"service-url": url, "direct-url": url, "owner-url": url}
+    examples = {"service-url": url, "direct-url": url, "read-url": url, "owner-url": url, **NAMED}
     found = {}
     for values in VALUES:
         manifests = rendered(values)
@@ -298,6 +322,7 @@ def checks(program, report):
     report("the chart is of the program's version", versions)
     report("nodes behind a pooler know the direct URL", direct)
     report("nodes with a certificate speak HTTPS, and those without one HTTP", certificate)
+    report("nodes have the key of the collector and its authority", collector)
     report("the files set only settings that exist", settings, pathlib.Path(program).resolve())
     report("the program accepts the settings of each pod, and those that samples suggest", accepted, pathlib.Path(program).resolve())
     report("the manifests in deploy/kubernetes are current", current)

@@ -44,6 +44,9 @@ pub struct Metadata {
     /// SHA-256 (hex) of the scope and text of the idempotency key, if the request had one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub idempotency_key_hash: Option<String>,
+    /// `traceparent` of the command, if it belongs to a trace. It is not checked again when it is read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traceparent: Option<String>,
 }
 
 /// Party that caused an event. The number is the id of the credential, user or operator.

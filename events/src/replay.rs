@@ -261,6 +261,7 @@ mod tests {
             events: vec![WebhookEventType::OrderCreated],
             is_active,
             is_deleted: false,
+            deactivated: None,
             created_at: DateTime::UNIX_EPOCH,
             updated_at: DateTime::UNIX_EPOCH,
         }

@@ -51,6 +51,24 @@ pub struct WebhookUpdated {
     /// Time up to which deliveries are signed with the replaced token, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_token_until: Option<DateTime<Utc>>,
+    /// Reason, if the service itself switched the webhook off. `is_active` is false then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deactivation: Option<Deactivation>,
+}
+
+/// Reason why the service itself switched a webhook off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Deactivation {
+    /// Every attempt since this time has failed.
+    Failing { failing_since: DateTime<Utc> },
+}
+
+/// A deactivation of a webhook by the service, which lasts until somebody switches the webhook on again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deactivated {
+    pub reason: Deactivation,
+    pub at: DateTime<Utc>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +103,8 @@ pub struct Webhook {
     pub events: Vec<WebhookEventType>,
     pub is_active: bool,
     pub is_deleted: bool,
+    /// `None` if the webhook is active, or if a person switched it off.
+    pub deactivated: Option<Deactivated>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
@@ -174,6 +194,7 @@ impl Retryable {
     }
 }
 
+const CHANGED: &str = "the webhook was changed meanwhile";
 const NOT_SUBSCRIBED: &str = "must be a type that the webhook is subscribed to";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +206,11 @@ pub enum WebhookCommand {
         previous_until: Option<DateTime<Utc>>,
     },
     Delete,
+    /// Switches the webhook off for a reason, if it is still at the version for which the reason was found.
+    Deactivate {
+        version: i64,
+        reason: Deactivation,
+    },
     /// Requests a test delivery with this id, of a type that the webhook is subscribed to. `None` means the first one.
     Test {
         delivery_id: i64,
@@ -250,6 +276,12 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
             Ok(WebhookUpdated { token_hash, previous_token_until, ..WebhookUpdated::default() }.into())
         }
         WebhookCommand::Delete => Ok(WebhookDeleted {}.into()),
+        WebhookCommand::Deactivate { version, reason } => {
+            if webhook.listening()?.version != version {
+                return Err(Rejection::Conflict(CHANGED));
+            }
+            Ok(WebhookUpdated { is_active: Some(false), deactivation: Some(reason), ..WebhookUpdated::default() }.into())
+        }
         WebhookCommand::Test { delivery_id, event_type } => {
             let subscribed = &webhook.listening()?.events;
             let event_type = match event_type {
@@ -279,6 +311,7 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
             events: [&*e.events, &*e.further_events].concat(),
             is_active: true,
             is_deleted: false,
+            deactivated: None,
             created_at: at.recorded_at,
             updated_at: at.recorded_at,
         },
@@ -293,6 +326,12 @@ pub fn evolve(state: Option<Webhook>, id: WebhookId, event: &WebhookEvent, at: &
             webhook.events.extend(e.further_events.clone().unwrap_or(further));
             webhook.is_active = e.is_active.unwrap_or(webhook.is_active);
             webhook.credential_id = e.credential_id.or(webhook.credential_id);
+            if webhook.is_active {
+                webhook.deactivated = None;
+            }
+            if let Some(reason) = e.deactivation {
+                webhook.deactivated = Some(Deactivated { reason, at: at.recorded_at });
+            }
         }
         WebhookEvent::WebhookDeleted(_) => {
             webhook.is_active = false;

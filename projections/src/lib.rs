@@ -106,7 +106,7 @@ impl Inline {
             Self::Reconciliation => &["bank_statements"],
             Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
-            Self::Webhooks => &["webhooks", "webhook_subscriptions", "webhook_replays"],
+            Self::Webhooks => &["webhooks", "webhook_subscriptions", "webhook_deactivations", "webhook_replays"],
         }
     }
 

@@ -17,7 +17,7 @@ mod list;
 mod queue;
 mod writing;
 
-pub use list::{OrderFilter, list, list_by_reference, snapshot};
+pub use list::{ListBounds, OrderFilter, PlacedOrder, list, list_by_reference, snapshot};
 pub use queue::{Queued, first_in_line, oldest_waiting, waiting_for};
 pub use writing::push;
 

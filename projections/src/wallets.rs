@@ -280,14 +280,18 @@ pub struct TransactionFilter {
     pub created_to: Option<DateTime<Utc>>,
 }
 
+/// Condition of the index `wallet_transactions_except_orders` (migration 0052), which leaves out the payments of orders.
+const EXCEPT_ORDERS: &str = " AND category <> 'ORDER'";
+
 impl TransactionFilter {
-    /// Returns the period if nothing else is filtered, so that the rows of its days have the number of movements.
+    /// Returns the period if the days of an account have the number of its movements: nothing but the wallet, the direction and
+    /// the category is filtered.
     fn period(&self) -> Option<AccountPeriod> {
         let TransactionFilter {
             account_id: account,
             wallet_id: wallet,
-            direction: None,
-            category: None,
+            direction: _,
+            category: _,
             amount: None,
             balance_after: None,
             currency: None,
@@ -301,6 +305,29 @@ impl TransactionFilter {
         };
         Some(AccountPeriod { account, wallet, from, to })
     }
+
+    /// Appends ` FROM … WHERE …` for the movements of the account and the wallet.
+    fn push_owner(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, positions: &Range<Position>) {
+        query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
+        page::equals(query, "account_id", Some(self.account_id));
+        page::equals(query, "wallet_id", self.wallet_id);
+        page::within(query, "position", positions);
+    }
+
+    /// Appends ` FROM … WHERE …` for the movements that match.
+    fn push(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, positions: &Range<Position>) {
+        self.push_owner(query, shard, positions);
+        page::equals(query, "type", self.direction);
+        page::equals(query, "category", self.category);
+        page::equals(query, "amount", self.amount.map(Money::decimal));
+        page::equals(query, "balance_after", self.balance_after.map(Money::decimal));
+        page::equals(query, "currency", self.currency.clone());
+        page::equals(query, "order_id", self.order_id);
+        page::equals(query, "reference", self.reference.clone());
+        if self.direction == Some(Direction::Credit.as_str()) || self.category.is_some_and(|category| category != "ORDER") {
+            query.push(EXCEPT_ORDERS);
+        }
+    }
 }
 
 /// Lists one page of an account's movements, newest first, with the total. The caller holds the snapshot (see
@@ -312,25 +339,37 @@ pub async fn list_transactions(
     positions: &Range<Position>,
     page: Page,
 ) -> Result<Listed<Transaction>, sqlx::Error> {
-    let conditions = |query: &mut QueryBuilder<Postgres>| {
-        query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
-        page::equals(query, "account_id", Some(filter.account_id));
-        page::equals(query, "wallet_id", filter.wallet_id);
-        page::equals(query, "type", filter.direction);
-        page::equals(query, "category", filter.category);
-        page::equals(query, "amount", filter.amount.map(Money::decimal));
-        page::equals(query, "balance_after", filter.balance_after.map(Money::decimal));
-        page::equals(query, "currency", filter.currency.clone());
-        page::equals(query, "order_id", filter.order_id);
-        page::equals(query, "reference", filter.reference.clone());
-        page::within(query, "position", positions);
-    };
+    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, positions);
     let total = match filter.period() {
-        Some(period) => totals::count(&mut *conn, shard, period).await?,
+        Some(period) => count_in_period(&mut *conn, shard, filter, positions, period).await?,
         None => page::count(&mut *conn, &conditions).await?,
     };
     let rows = page::rows(&mut *conn, &conditions, "position", page).await?;
     Ok(Listed { rows, total })
+}
+
+/// Counts the movements of a period by direction and category. The payments of orders are all movements without the others, and
+/// so are the debits. The others are counted one by one.
+async fn count_in_period(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &TransactionFilter,
+    positions: &Range<Position>,
+    period: AccountPeriod,
+) -> Result<i64, sqlx::Error> {
+    let without = match (filter.direction, filter.category) {
+        (None, None) => return totals::count(conn, shard, period).await,
+        (None | Some("DEBIT"), Some("ORDER")) => None,
+        (Some("DEBIT"), None) => Some(Direction::Credit.as_str()),
+        _ => return page::count(conn, &|query| filter.push(query, shard, positions)).await,
+    };
+    let others = |query: &mut QueryBuilder<Postgres>| {
+        filter.push_owner(query, shard, positions);
+        page::equals(query, "type", without);
+        query.push(EXCEPT_ORDERS);
+    };
+    let all = totals::count(&mut *conn, shard, period).await?;
+    Ok(all - page::count(conn, &others).await?)
 }
 
 /// Finds a transaction of any account in these shards, with its shard.

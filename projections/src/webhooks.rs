@@ -1,13 +1,18 @@
-//! `webhooks` and `webhook_subscriptions`: the subscriptions of every webhook, written inline.
+//! `webhooks`, `webhook_subscriptions` and `webhook_deactivations`: every webhook with its subscriptions, written inline.
 //!
 //! The types that are not of orders stand in the second table, which has a row for each webhook that is subscribed to one.
 //! Nodes of a release that knows only the types of orders do not read them.
+//!
+//! The third table has a row for each webhook that the service itself switched off. Nodes of earlier releases do not delete it
+//! when they switch the webhook on, so it counts only while the webhook is inactive.
 
+use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::webhook::{Webhook, WebhookEvent, WebhookEventType, evolve};
+use ledger_events::webhook::{Deactivated, Deactivation, Webhook, WebhookEvent, WebhookEventType, evolve};
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
+use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
@@ -64,11 +69,17 @@ fn bind<'q>(
 
 impl Row for Webhook {
     const COLUMNS: &'static str = "id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at,
-        (SELECT s.events FROM webhook_subscriptions s WHERE s.shard_id = webhooks.shard_id AND s.id = webhooks.id) AS further_events";
+        (SELECT s.events FROM webhook_subscriptions s WHERE s.shard_id = webhooks.shard_id AND s.id = webhooks.id) AS further_events,
+        (SELECT d.reason FROM webhook_deactivations d
+         WHERE NOT webhooks.is_active AND d.shard_id = webhooks.shard_id AND d.id = webhooks.id) AS deactivation_reason,
+        (SELECT d.deactivated_at FROM webhook_deactivations d
+         WHERE NOT webhooks.is_active AND d.shard_id = webhooks.shard_id AND d.id = webhooks.id) AS deactivated_at";
 
     fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         let mut events: Vec<String> = row.try_get("events")?;
         events.extend(row.try_get::<Option<Vec<String>>, _>("further_events")?.unwrap_or_default());
+        let reason = row.try_get::<Option<Json<Deactivation>>, _>("deactivation_reason")?;
+        let deactivated_at: Option<DateTime<Utc>> = row.try_get("deactivated_at")?;
         Ok(Webhook {
             id: row.try_get("id")?,
             version: row.try_get("version")?,
@@ -77,6 +88,7 @@ impl Row for Webhook {
             events: events.iter().map(|text| known(WebhookEventType::parse(text), text)).collect::<Result<_, _>>()?,
             is_active: row.try_get("is_active")?,
             is_deleted: row.try_get("is_deleted")?,
+            deactivated: reason.zip(deactivated_at).map(|(reason, at)| Deactivated { reason: reason.0, at }),
             created_at: row.try_get("created_at")?,
             updated_at: row.try_get("updated_at")?,
         })
@@ -108,6 +120,19 @@ impl Upsert for Webhook {
             };
             let query = query.bind(shard).bind(webhook.id);
             let query = if further.is_empty() { query } else { query.bind(further) };
+            query.execute(&mut *conn).await?;
+            let query = match webhook.deactivated {
+                None => sqlx::query("DELETE FROM webhook_deactivations WHERE shard_id = $1 AND id = $2"),
+                Some(_) => sqlx::query(
+                    "INSERT INTO webhook_deactivations (shard_id, id, reason, deactivated_at) VALUES ($1, $2, $3, $4)
+                     ON CONFLICT (shard_id, id) DO UPDATE SET reason = excluded.reason, deactivated_at = excluded.deactivated_at",
+                ),
+            };
+            let query = query.bind(shard).bind(webhook.id);
+            let query = match webhook.deactivated {
+                None => query,
+                Some(Deactivated { reason, at }) => query.bind(Json(reason)).bind(at),
+            };
             query.execute(&mut *conn).await?;
         }
         Ok(())

@@ -319,7 +319,8 @@ fn role_of(claim: &Value) -> Option<Role> {
     Role::ALL.into_iter().find(|role| names.contains(&role.as_str()))
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Returns whether a URL leads to this machine.
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
         Some(url::Host::Ipv6(ip)) => ip.is_loopback(),

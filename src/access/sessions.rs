@@ -67,6 +67,7 @@ impl Login {
 /// Tokens that a login or a refresh returns.
 #[derive(Debug)]
 pub struct Granted {
+    pub user_id: UserId,
     pub account_id: AccountId,
     pub access_token: Secret,
     pub refresh_token: Secret,
@@ -395,7 +396,7 @@ impl Sessions {
             tracing::error!(%error, "failed to sign an access token");
             AccessError::Unavailable
         })?;
-        Ok(Granted { account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
+        Ok(Granted { user_id, account_id, access_token, refresh_token, refresh_expires_at: session.expires_at })
     }
 }
 

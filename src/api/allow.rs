@@ -1,4 +1,4 @@
-//! Methods of each path, for the `Allow` header that a 405 must carry (RFC 9110, 15.5.6).
+//! Methods of each path, for the `Allow` header that a 405 must carry (RFC 9110, 15.5.6), and the templates of the paths.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Suffix of a path template whose last parameter matches all remaining segments.
 const REST: &str = "/{place}";
 
-/// The paths of an OpenAPI document with their methods. Cheap to clone; read only to answer a 405.
+/// The paths of an OpenAPI document with their methods. Cheap to clone; read only to answer a 405, and to name a span.
 #[derive(Debug, Clone, Default)]
 pub struct Methods(Arc<[(String, String)]>);
 
@@ -37,6 +37,22 @@ impl Methods {
         let mut found = self.0.iter().filter(|(template, _)| matches(template, path));
         let best = found.clone().find(|(template, _)| template == path);
         best.or_else(|| found.next()).map(|(_, methods)| methods.clone())
+    }
+
+    /// Returns the template of a pattern of the router, which names the parameters of the API by numbers: `/orders/{id}` for
+    /// `/orders/:param0`. A pattern that the document does not have keeps its names.
+    pub fn template(&self, pattern: &str) -> String {
+        let is_parameter = |template: &str, given: &str| template.starts_with('{') && given.starts_with(':');
+        let is_same = |template: &str, given: &str| template == given || is_parameter(template, given);
+        let is_of = |template: &str| {
+            template.split('/').count() == pattern.split('/').count()
+                && template.split('/').zip(pattern.split('/')).all(|(template, given)| is_same(template, given))
+        };
+        if let Some((template, _)) = self.0.iter().find(|(template, _)| is_of(template)) {
+            return template.clone();
+        }
+        let segment = |given: &str| given.strip_prefix(':').map_or_else(|| given.to_owned(), |name| format!("{{{name}}}"));
+        pattern.split('/').map(segment).collect::<Vec<_>>().join("/")
     }
 }
 
@@ -72,5 +88,20 @@ mod tests {
         assert_eq!(of("/tile/0/x001/000"), "GET, HEAD");
         assert_eq!(of("/tile"), "");
         assert_eq!(of("/elsewhere"), "");
+    }
+
+    #[test]
+    fn templates_are_found_by_the_routers_pattern() {
+        let methods =
+            Methods::of_document(&json!({"paths": {"/orders": {}, "/orders/{id}": {}, "/orders/{id}/items/{item}": {}}}));
+        for (pattern, template) in [
+            ("/orders", "/orders"),
+            ("/orders/:param0", "/orders/{id}"),
+            ("/orders/:param0/items/:param1", "/orders/{id}/items/{item}"),
+            ("/portal/orders/:order", "/portal/orders/{order}"),
+            ("/orders/:param0/items", "/orders/{param0}/items"),
+        ] {
+            assert_eq!(methods.template(pattern), template);
+        }
     }
 }

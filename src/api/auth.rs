@@ -2,13 +2,14 @@
 //! "The way of a request"). The caller goes into the request's extensions, where [`super::principal::Caller`] finds it.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
 use ledger_events::{Actor, UserId};
 use poem::http::{HeaderName, HeaderValue};
 use poem::{Endpoint, IntoResponse, Middleware, Request, Response, Result};
 
+use super::audit_log::Notes;
 use super::body;
 use super::cross_site;
 use super::error::{ApiError, Code, RateLimited};
@@ -84,18 +85,6 @@ impl QuotaSlot {
     }
 }
 
-/// Holder of a request's caller, in every request's extensions. It supplies the caller to the access log, whatever the
-/// response.
-#[derive(Clone, Debug, Default)]
-pub struct CallerSlot(Arc<OnceLock<Actor>>);
-
-impl CallerSlot {
-    /// Returns `credential 3`, `user 5` or `operator 1`, or `None` if nobody was authenticated.
-    pub fn text(&self) -> Option<String> {
-        self.0.get().map(Actor::to_string)
-    }
-}
-
 /// Middleware that admits or refuses requests. It wraps every route.
 #[derive(Clone, Debug)]
 pub struct Admission {
@@ -138,6 +127,9 @@ impl<E: Endpoint> Endpoint for Admitted<E> {
 /// Admits a request or refuses it. An admitted caller is in the request's extensions.
 async fn admit(state: &ApiState, request: &mut Request) -> Result<()> {
     let ip = source_ip(request, &state.trusted_proxies);
+    if let Some(notes) = request.extensions().get::<Notes>() {
+        notes.set_source(ip);
+    }
     request.extensions_mut().insert(Source(ip));
     let refused_operator = match admit_operator(state, request).await {
         Some(Ok(())) => return Ok(()),
@@ -365,8 +357,8 @@ async fn operator(operators: &Operators, token: Option<&str>) -> Result<Operator
 }
 
 fn name(request: &Request, caller: Actor) {
-    if let Some(slot) = request.extensions().get::<CallerSlot>() {
-        _ = slot.0.set(caller); // a request has one caller
+    if let Some(notes) = request.extensions().get::<Notes>() {
+        notes.set_caller(caller);
     }
 }
 

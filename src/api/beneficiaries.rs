@@ -197,7 +197,7 @@ impl Beneficiaries {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Beneficiary>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let (pool, shard) = (state.ledger.pool(), caller.0.shard_id);
+        let (pool, shard) = (&state.read_pool(), caller.0.shard_id);
         let found = beneficiaries::list(pool, shard, caller.0.account_id, rows_of(page)).await?;
         let wanted: Vec<_> = found.rows.iter().map(|beneficiary| (PROFILE, beneficiary.id.0)).collect();
         let texts = texts::load(pool, &state.keyring, shard, &wanted).await?;

@@ -14,7 +14,7 @@ use super::limits::Reader;
 use super::outcome::{made_once, unexpected};
 use super::problems::Read;
 use super::readers::{date_time, line, list, one_of};
-use super::reply::{Created, NoStore};
+use super::reply::{Created, Revealing};
 use super::scalars::Timestamp;
 use super::state::{ApiState, origin, time};
 use crate::ledger::{Idempotency, WriteError, commands};
@@ -169,7 +169,7 @@ pub async fn issue(
     request: &IssueCredential,
     actor: Actor,
     idempotency: Option<Idempotency>,
-) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
+) -> Result<Revealing<Created<IssuedCredential>>, ApiError> {
     let (api_secret, restrictions) = (random_secret(), request.restrictions()?);
     for draws_left in (0..DRAWS).rev() {
         let api_key = random_key();
@@ -186,7 +186,7 @@ pub async fn issue(
         };
         let id = made_once(reply)?;
         let (api_key, api_secret) = (api_key.expose().to_owned(), api_secret.expose().to_owned());
-        return Ok(NoStore(Created(IssuedCredential { id, api_key, api_secret })));
+        return Ok(Revealing(Created(IssuedCredential { id, api_key, api_secret })));
     }
     Err(unexpected())
 }

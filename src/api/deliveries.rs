@@ -1,6 +1,6 @@
 //! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
-use ledger_database::replanned;
+use ledger_database::{PgPool, replanned};
 use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
@@ -69,6 +69,9 @@ pub struct Delivery {
     event_type: Event,
     /// ID of the event. The envelope's `event_id` and the header `X-Event-ID` have the same value.
     event_id: String,
+    /// Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The header
+    /// `X-Event-Sequence` has the same value.
+    sequence: i64,
     /// Webhook envelope: the JSON body that each attempt sends.
     payload: JsonObject,
     /// Current status of the delivery.
@@ -99,6 +102,7 @@ impl From<deliveries::Delivery> for Delivery {
             order_id: delivery.order_id.0,
             event_type: delivery.event_type.into(),
             event_id: delivery.event_id.to_string(),
+            sequence: delivery.position,
             payload: delivery.payload.map(JsonObject).unwrap_or_default(),
             status: delivery.status.into(),
             attempt_count: delivery.attempt_count,
@@ -209,8 +213,8 @@ fn retried(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> 
 }
 
 /// Returns the retries that are accepted but not yet projected. Their deliveries are shown as pending.
-async fn retries_ahead(state: &ApiState, shard: ShardId, account: AccountId) -> Result<Vec<deliveries::Retry>, ApiError> {
-    reader::retries_ahead(state.ledger.pool(), shard, account).await.map_err(ApiError::from)
+async fn retries_ahead(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Vec<deliveries::Retry>, ApiError> {
+    reader::retries_ahead(pool, shard, account).await.map_err(ApiError::from)
 }
 
 /// Selection of an account's deliveries.
@@ -230,7 +234,8 @@ pub async fn list_of(
     page: Page,
 ) -> Result<Listed<Delivery>, ApiError> {
     let Selection { status, event_type, order_id, webhook_id } = selection;
-    let retries = retries_ahead(state, shard, account_id).await?;
+    let pool = state.read_pool();
+    let retries = retries_ahead(&pool, shard, account_id).await?;
     let (status, event_type) = (status.map(DeliveryStatus::as_str), event_type.map(Into::into));
     let filter = DeliveryFilter {
         account_id,
@@ -240,7 +245,7 @@ pub async fn list_of(
         webhook_id: webhook_id.map(WebhookId),
         retries,
     };
-    let mut found = deliveries::list(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
+    let mut found = deliveries::list(&pool, shard, &filter, rows_of(page)).await?;
     with_payloads(state, shard, found.rows.iter_mut()).await?;
     Ok(listed(found, page, Delivery::from))
 }
@@ -250,7 +255,7 @@ pub async fn list_of(
 /// # Errors
 /// 404 if the account has no such delivery.
 pub async fn detail_of(state: &ApiState, (shard, account): (ShardId, AccountId), id: i64) -> Result<DeliveryDetail, ApiError> {
-    let retries = retries_ahead(state, shard, account).await?;
+    let retries = retries_ahead(state.ledger.pool(), shard, account).await?;
     let found = deliveries::find(state.ledger.pool(), shard, account, id, &retries).await?;
     let (mut delivery, attempts) = found.ok_or_else(not_found)?;
     with_payloads(state, shard, std::iter::once(&mut delivery)).await?;
@@ -328,8 +333,9 @@ impl Deliveries {
     #[oai(path = "/webhooks/deliveries/stats", method = "get", operation_id = "count_deliveries")]
     async fn statistics(&self, caller: Caller, state: State<'_>) -> Result<Reply<DeliveryStatistics>, ApiError> {
         let caller = caller.0;
-        let retries = retries_ahead(&state, caller.shard_id, caller.account_id).await?;
-        let counts = deliveries::statistics(state.ledger.pool(), caller.shard_id, caller.account_id, &retries).await?;
+        let pool = state.read_pool();
+        let retries = retries_ahead(&pool, caller.shard_id, caller.account_id).await?;
+        let counts = deliveries::statistics(&pool, caller.shard_id, caller.account_id, &retries).await?;
         Ok(Reply(counts.into()))
     }
 

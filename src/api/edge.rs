@@ -8,18 +8,21 @@ use futures::FutureExt;
 use poem::error::MethodNotAllowedError;
 use poem::http::uri::PathAndQuery;
 use poem::http::{HeaderValue, Method, StatusCode, Uri, header};
-use poem::{Endpoint, Error, IntoResponse, Middleware, Request, Response};
+use poem::{Endpoint, Error, IntoResponse, Middleware, PathPattern, Request, Response};
 use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadError};
+use tokio_util::sync::CancellationToken;
 
 use super::allow::Methods;
-use super::auth::{CallerSlot, QuotaSlot, X_API_KEY};
+use super::audit_log::{AuditLine, Notes};
+use super::auth::{QuotaSlot, X_API_KEY};
 use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
+use super::trace::RequestTrace;
 use super::wire_uri::WireUri;
 use crate::access::limits::is_under;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, traces};
 
 /// The outermost middleware. Its access log has the target `access` and the level INFO. The filter `access=off`
 /// turns the log off, together with its cost.
@@ -28,6 +31,7 @@ pub struct Edge {
     methods: Methods,
     metrics: Option<Metrics>,
     lifecycle: Lifecycle,
+    leaving: CancellationToken,
 }
 
 impl Edge {
@@ -43,6 +47,13 @@ impl Edge {
         self
     }
 
+    /// Closes each connection after its next response, once this is cancelled.
+    #[must_use]
+    pub fn until_leaving(mut self, leaving: CancellationToken) -> Self {
+        self.leaving = leaving;
+        self
+    }
+
     /// Records every response in the metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Metrics) -> Self {
@@ -55,8 +66,8 @@ impl<E: Endpoint> Middleware<E> for Edge {
     type Output = EdgeEndpoint<E>;
 
     fn transform(&self, inner: E) -> Self::Output {
-        let Edge { methods, metrics, lifecycle } = self.clone();
-        EdgeEndpoint { inner, methods, metrics, lifecycle }
+        let Edge { methods, metrics, lifecycle, leaving } = self.clone();
+        EdgeEndpoint { inner, methods, metrics, lifecycle, leaving }
     }
 }
 
@@ -67,6 +78,7 @@ pub struct EdgeEndpoint<E> {
     methods: Methods,
     metrics: Option<Metrics>,
     lifecycle: Lifecycle,
+    leaving: CancellationToken,
 }
 
 impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
@@ -81,9 +93,12 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         request.extensions_mut().insert(WireUri(wire.clone()));
         let quota = QuotaSlot::default();
         request.extensions_mut().insert(quota.clone());
-        let caller = CallerSlot::default();
-        request.extensions_mut().insert(caller.clone());
+        let notes = Notes::default();
+        request.extensions_mut().insert(notes.clone());
         let api_key = request.headers().get(X_API_KEY).cloned();
+        let (known, class) = (known_method(&method), route_class(wire.path()));
+        let trace = RequestTrace::begin(self.metrics.as_ref(), request.headers(), class);
+        let audited = AuditLine::begin(&method, &wire, &id, &notes, trace.place);
 
         let answer = async {
             strip_trailing_slashes(request.uri_mut());
@@ -97,20 +112,27 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
                 Err(_) => Error::from(ApiError::new(Code::Internal)).into_response(),
             }
         };
-        let mut response = CURRENT.scope(id.clone(), answer).await;
+        let mut response = traces::within(trace.place, CURRENT.scope(id.clone(), notes.during(answer))).await;
 
         response.headers_mut().insert(X_REQUEST_ID, id.header().clone());
         quota.add_headers(&mut response);
         self.lifecycle.announce(wire.path(), response.headers_mut());
         forbid_storing(wire.path(), response.headers_mut());
+        if self.leaving.is_cancelled() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(metrics) = &self.metrics {
-            let (method, route) = (known_method(&method), route_class(wire.path()));
-            metrics.answered(method, route, response.status().as_u16(), start.elapsed());
+            metrics.answered(known, class, response.status().as_u16(), start.elapsed());
         }
         if tracing::enabled!(target: "access", tracing::Level::INFO) {
-            let caller = Caller { name: caller.text(), api_key: api_key.as_ref().and_then(shown) };
-            log_access(&method, &wire, response.status(), start, &id, &caller);
+            let caller =
+                Caller { name: notes.caller().map(|caller| caller.to_string()), api_key: api_key.as_ref().and_then(shown) };
+            traces::during(trace.place, || log_access(&method, &wire, response.status(), start, &id, &caller));
         }
+        if let Some(audited) = audited {
+            audited.end(response.status());
+        }
+        trace.end(known, class, &response, &self.methods);
         Ok(response)
     }
 }
@@ -119,7 +141,11 @@ impl<E> EdgeEndpoint<E> {
     /// Converts an error of an endpoint, poem or poem-openapi into a response in the error envelope.
     fn refusal(&self, error: Error, wire: &Uri) -> Response {
         let is_wrong_method = error.is::<MethodNotAllowedError>();
+        let pattern = error.data::<PathPattern>().cloned();
         let mut response = enveloped(error);
+        if let Some(pattern) = pattern {
+            response.set_data(pattern);
+        }
         if is_wrong_method
             && let Some(allow) = self.methods.of(wire.path())
             && let Ok(allow) = HeaderValue::from_str(&allow)

@@ -2,6 +2,7 @@
 //! outermost middleware.
 
 pub mod allow;
+pub mod audit_log;
 pub mod auth;
 mod beneficiaries;
 pub mod body;
@@ -26,6 +27,7 @@ mod inner;
 mod lifecycle;
 mod limits;
 mod log;
+mod log_position;
 mod mirror;
 mod notices;
 mod open_id;
@@ -62,6 +64,7 @@ mod surface;
 mod team;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod transactions;
 mod user_auth;
 mod users;

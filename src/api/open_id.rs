@@ -7,6 +7,7 @@ use ledger_events::Actor;
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::{Endpoint, EndpointExt, IntoResponse, Request, Response, Route, get};
 
+use super::audit_log::{Kind, note, signed_in};
 use super::browser_headers;
 use super::cookies::{ConsoleCookie, WithCookie, add as add_cookie};
 use super::error::{ApiError, Code};
@@ -70,6 +71,7 @@ async fn start(state: &ApiState) -> poem::Result<Response> {
 /// provider's navigation, on which a browser sends no `SameSite=Strict` cookie.
 async fn callback(state: &ApiState, request: &Request) -> poem::Result<Response> {
     let open_id = configured(state)?;
+    note(Kind::SignIn);
     let parameter = |name: &str| {
         let pairs = url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
         let mut found = pairs.filter(|(key, _)| key == name).map(|(_, value)| value.into_owned());
@@ -78,12 +80,13 @@ async fn callback(state: &ApiState, request: &Request) -> poem::Result<Response>
     let flow = cookie(request, FLOW_COOKIE);
     // The provider may state its issuer, so that an answer of another provider is not mistaken for its own (RFC 9207).
     let is_own = parameter("iss").is_none_or(|issuer| issuer == open_id.issuer());
-    let signed_in = match (flow, parameter("state"), parameter("code")) {
+    let started = match (flow, parameter("state"), parameter("code")) {
         (Some(flow), Some(given), Some(code)) if is_own => sign_in(state, open_id, flow, &given, &code).await?,
         _ => Err(refusal(OpenIdError::Refused)),
     };
-    let mut response = match signed_in {
-        Ok(SignedIn { cookie, .. }) => {
+    let mut response = match started {
+        Ok(SignedIn { session, cookie }) => {
+            signed_in(session.operator.actor());
             let page = page(StatusCode::OK, "Signed in", "You are signed in.", "/console", "Continue to the console", true);
             WithCookie::<ConsoleCookie, _>::set(page, cookie).into_response()
         }

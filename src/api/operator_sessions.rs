@@ -5,6 +5,7 @@ use poem::Request;
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
+use super::audit_log::{Kind, note, signed_in};
 use super::auth::refused_session;
 use super::body::{NoFields, StrictJson};
 use super::cookies::{ConsoleCookie, WithCookie};
@@ -115,23 +116,25 @@ impl OperatorSessions {
         state: State<'_>,
         body: StrictJson<ConsoleLogin>,
     ) -> Result<WithConsoleCookie<NoStore<Reply<ConsoleSessionView>>>, LoginError> {
+        note(Kind::SignIn);
         let ConsoleLogin { email, password, otp } = body.0;
         let network = source_network(source_ip(request, &state.trusted_proxies));
         let budget = state.console.login_budget(&email, network).await?;
         charge(&state, request, budget).await?;
-        let signed_in = state.console.log_in(&email, Secret::new(password), otp.as_deref(), network).await;
+        let started = state.console.log_in(&email, Secret::new(password), otp.as_deref(), network).await;
         // A right password alone is no failed login.
-        if matches!(signed_in, Ok(_) | Err(AccessError::TwoFactorRequired)) {
+        if matches!(started, Ok(_) | Err(AccessError::TwoFactorRequired)) {
             refund(&state, budget).await;
         }
-        let signed_in = signed_in?;
+        let started = started?;
+        signed_in(started.session.operator.actor());
         // A browser that signs in again replaces its cookie, so the old session has nobody left.
         if let Some(old) = cookie(request, CONSOLE_COOKIE)
             && let Ok(old) = state.console.by_cookie(old).await
         {
             state.console.log_out(old.id).await?;
         }
-        Ok(WithConsoleCookie::set(NoStore(Reply(signed_in.session.into())), signed_in.cookie))
+        Ok(WithConsoleCookie::set(NoStore(Reply(started.session.into())), started.cookie))
     }
 
     /// Retrieve the session
@@ -154,6 +157,7 @@ impl OperatorSessions {
         state: State<'_>,
         _no_fields: NoFields,
     ) -> Result<WithConsoleCookie<Reply<LoggedOut>>, ApiError> {
+        note(Kind::SignOut);
         state.console.log_out(caller.0.id).await?;
         let message = "The session has ended.".to_owned();
         Ok(WithConsoleCookie::delete(Reply(LoggedOut { message })))

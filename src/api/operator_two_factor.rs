@@ -10,7 +10,7 @@ use super::fields::body;
 use super::outcome::answered;
 use super::principal::Caller;
 use super::readers::text;
-use super::reply::{NoStore, Reply};
+use super::reply::{Reply, Revealing};
 use super::sessions::{LoginError, charge, refund};
 use super::state::{State, Tag, origin};
 use crate::access::{ConsoleSession, two_factor};
@@ -67,7 +67,7 @@ impl OperatorTwoFactor {
         caller: Caller<ConsoleSession>,
         state: State<'_>,
         _no_fields: NoFields,
-    ) -> Result<NoStore<Reply<TwoFactorSecret>>, ApiError> {
+    ) -> Result<Revealing<Reply<TwoFactorSecret>>, ApiError> {
         let session = caller.0;
         require_own_factor(&session)?;
         if session.has_two_factor {
@@ -78,7 +78,7 @@ impl OperatorTwoFactor {
         let email = email.get(&(OPERATOR_EMAIL, id)).map_or("", Secret::expose);
         let secret = state.console.begin_enrolment(&session).await?;
         let url = two_factor::otpauth_url(&secret, ISSUER, email).map_err(ApiError::internal)?;
-        Ok(NoStore(Reply(TwoFactorSecret { secret: secret.expose().to_owned(), otpauth_url: url.expose().to_owned() })))
+        Ok(Revealing(Reply(TwoFactorSecret { secret: secret.expose().to_owned(), otpauth_url: url.expose().to_owned() })))
     }
 
     /// Confirm a second factor
@@ -92,7 +92,7 @@ impl OperatorTwoFactor {
         request: &Request,
         state: State<'_>,
         body: StrictJson<TwoFactorCode>,
-    ) -> Result<NoStore<Reply<RecoveryCodes>>, LoginError> {
+    ) -> Result<Revealing<Reply<RecoveryCodes>>, LoginError> {
         let session = caller.0;
         require_own_factor(&session)?;
         let budget = state.console.code_budget(session.operator.id);
@@ -111,7 +111,7 @@ impl OperatorTwoFactor {
         answered!(answer, CommandResult::OperatorUser(_) => ())?;
         state.console.end_enrolment(&session).await?;
         let recovery_codes = enrolment.recovery_codes.iter().map(|code| code.expose().to_owned()).collect();
-        Ok(NoStore(Reply(RecoveryCodes { recovery_codes })))
+        Ok(Revealing(Reply(RecoveryCodes { recovery_codes })))
     }
 
     /// Remove the second factor

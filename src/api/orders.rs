@@ -1,6 +1,7 @@
 //! `/api/v1/orders`: placing, listing, retrieving and cancelling orders.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::order::{self, OrderStatus as Status};
 use ledger_events::{OrderId, ProductId, ShardId};
 use ledger_projections::orders::{self, OrderFilter};
@@ -19,13 +20,13 @@ use super::principal::{Caller, ClientOperator};
 use super::readers::{integer, json_object, line, number, text};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Money, Number, Timestamp};
-use super::state::{ApiState, State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
+use super::state::{State, Tag, amounts, listed, money, not_found, origin, rows_of, time};
 use crate::ledger::command_result::OrderView;
 use crate::ledger::commands;
 use crate::ledger::reader;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::Secret;
+use crate::secrets::seal::{Keyring, Secret};
 
 /// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
@@ -211,13 +212,13 @@ impl Order {
 }
 
 /// Loads the metadata and cancel reasons of one shard's orders, in one query. Orders without texts cost no query.
-pub async fn texts_of(state: &ApiState, shard: ShardId, orders: &[order::Order]) -> Result<Texts, ApiError> {
+pub async fn texts_of(pool: &PgPool, keyring: &Keyring, shard: ShardId, orders: &[order::Order]) -> Result<Texts, ApiError> {
     let mut wanted = Vec::new();
     for order in orders {
         wanted.extend(order.placed.metadata_hash.is_some().then_some((METADATA, order.id.0)));
         wanted.extend(order.cancelled_on.is_some().then_some((CANCEL_REASON, order.id.0)));
     }
-    Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
+    Ok(texts::load(pool, keyring, shard, &wanted).await?)
 }
 
 fn placed(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
@@ -304,10 +305,12 @@ impl Orders {
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
+            before: None,
         };
         let shard = caller.0.shard_id;
-        let found = reader::list_orders(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
-        let texts = texts_of(&state, shard, &found.rows).await?;
+        let pool = state.read_pool();
+        let found = reader::list_orders(&pool, shard, &filter, rows_of(page)).await?;
+        let texts = texts_of(&pool, &state.keyring, shard, &found.rows).await?;
         Ok(listed(found, page, |order| Order::with_texts(order, &texts)))
     }
 
@@ -326,7 +329,7 @@ impl Orders {
         let shard = caller.0.shard_id;
         let found = orders::find(state.ledger.pool(), shard, OrderId(id.0), Some(caller.0.account_id)).await?;
         let order = found.ok_or_else(not_found)?;
-        let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
+        let texts = texts_of(state.ledger.pool(), &state.keyring, shard, std::slice::from_ref(&order)).await?;
         Ok(Reply(Order::with_texts(order, &texts)))
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::error::ApiError;
 use super::principal::{Caller, PortalOwner};
-use super::reply::{Listed, NoStore, Plural};
+use super::reply::{Listed, Plural, Revealing};
 use super::scalars::Timestamp;
 use super::state::{State, Tag};
 use crate::mail::{self, Site};
@@ -49,9 +49,9 @@ impl Outbox {
     /// A mail is listed until its link expires, and at most a week. This operation exists in a sandbox and in the demo only;
     /// elsewhere it returns 404. Requires the role owner.
     #[oai(path = "/outbox", method = "get", operation_id = "list_sent_mails")]
-    async fn list(&self, caller: Caller<PortalOwner>, state: State<'_>) -> Result<NoStore<Listed<SentMail>>, ApiError> {
+    async fn list(&self, caller: Caller<PortalOwner>, state: State<'_>) -> Result<Revealing<Listed<SentMail>>, ApiError> {
         let site = Site { portal_url: state.portal_url.to_string() };
         let sent = mail::sent(state.ledger.pool(), &state.keyring, &site, caller.0.account_id, MAX_LISTED).await?;
-        Ok(NoStore(Listed::whole(sent.into_iter().map(SentMail::from).collect())))
+        Ok(Revealing(Listed::whole(sent.into_iter().map(SentMail::from).collect())))
     }
 }

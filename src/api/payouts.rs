@@ -1,6 +1,7 @@
 //! `/api/v1/payouts`: payments from a wallet to a beneficiary.
 
 use chrono::{DateTime, Utc};
+use ledger_database::PgPool;
 use ledger_events::payout::{self, PayoutStatus as Status};
 use ledger_events::{BeneficiaryId, PayoutId, ShardId, WalletId};
 use ledger_projections::payouts::{self, PayoutFilter};
@@ -19,12 +20,12 @@ use super::principal::{Caller, ClientOwner};
 use super::readers::{integer, line, money};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{Money, Timestamp};
-use super::state::{self, ApiState, State, Tag, amounts, listed, not_found, origin, rows_of, time};
+use super::state::{self, State, Tag, amounts, listed, not_found, origin, rows_of, time};
 use crate::ledger::command_result::PayoutView;
 use crate::ledger::commands;
 use crate::ledger::texts::{self, FAILURE_REASON, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
-use crate::secrets::seal::Secret;
+use crate::secrets::seal::{Keyring, Secret};
 
 body! {
     /// A payout to request. The wallet is debited at once; an operator sends the money.
@@ -119,10 +120,10 @@ impl Payout {
 }
 
 /// Loads the failure reasons of one shard's payouts, in one query. Without failed payouts there is no query.
-pub async fn texts_of(state: &ApiState, shard: ShardId, payouts: &[payout::Payout]) -> Result<Texts, ApiError> {
+pub async fn texts_of(pool: &PgPool, keyring: &Keyring, shard: ShardId, payouts: &[payout::Payout]) -> Result<Texts, ApiError> {
     let failed = payouts.iter().filter(|payout| payout.status == Status::Failed);
     let wanted: Vec<_> = failed.map(|payout| (FAILURE_REASON, payout.id.0)).collect();
-    Ok(texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?)
+    Ok(texts::load(pool, keyring, shard, &wanted).await?)
 }
 
 fn requested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
@@ -210,8 +211,9 @@ impl Payouts {
             created_to: time("created_to", created_to.0)?,
         };
         let shard = caller.0.shard_id;
-        let found = payouts::list(state.ledger.pool(), shard, &filter, rows_of(page)).await?;
-        let texts = texts_of(&state, shard, &found.rows).await?;
+        let pool = state.read_pool();
+        let found = payouts::list(&pool, shard, &filter, rows_of(page)).await?;
+        let texts = texts_of(&pool, &state.keyring, shard, &found.rows).await?;
         Ok(listed(found, page, |payout| Payout::with_texts(payout, &texts)))
     }
 
@@ -229,7 +231,7 @@ impl Payouts {
         let shard = caller.0.shard_id;
         let found = payouts::find(state.ledger.pool(), shard, caller.0.account_id, PayoutId(id.0)).await?;
         let payout = found.ok_or_else(not_found)?;
-        let texts = texts_of(&state, shard, std::slice::from_ref(&payout)).await?;
+        let texts = texts_of(state.ledger.pool(), &state.keyring, shard, std::slice::from_ref(&payout)).await?;
         Ok(Reply(Payout::with_texts(payout, &texts)))
     }
 

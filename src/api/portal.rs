@@ -18,7 +18,7 @@ use super::outcome::{answered, made, unexpected};
 use super::page::Page;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::readers::integer;
-use super::reply::{Created, Listed, NoStore, Plural, Reply};
+use super::reply::{Created, Listed, Plural, Reply, Revealing};
 use super::scalars::Timestamp;
 use super::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::access::last_used;
@@ -155,7 +155,7 @@ impl Portal {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<IssueCredential>,
-    ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
+    ) -> Result<Revealing<Created<IssuedCredential>>, ApiError> {
         let caller = caller.0;
         let idempotency = key.of(&caller, "/client/api/api-keys", &body.0, made)?;
         credentials::issue(&state, caller.shard_id, caller.account_id, &body.0, caller.actor(), idempotency).await
@@ -196,7 +196,7 @@ impl Portal {
         /// Unique identifier of the API key.
         id: Path<i64>,
         body: OptionalJson<RotateSecret, true>,
-    ) -> Result<NoStore<Reply<RotatedSecret>>, ApiError> {
+    ) -> Result<Revealing<Reply<RotatedSecret>>, ApiError> {
         let (caller, previous_valid_hours) = (caller.0, body.0.previous_valid_hours);
         let (account_id, new_secret) = (caller.account_id, random_secret());
         let credential_id = CredentialId(id.0);
@@ -204,7 +204,7 @@ impl Portal {
         let answer = state.ledger.execute(caller.shard_id, command, origin(caller.actor())).await?;
         let (credential, secret, previous_until) = answered!(answer, CommandResult::Signing { credential, signing_secret, previous_until } => (credential, signing_secret, previous_until))?;
         let secret = secret.ok_or_else(unexpected)?;
-        Ok(NoStore(Reply(RotatedSecret {
+        Ok(Revealing(Reply(RotatedSecret {
             credential_id: credential.id.0,
             signing_secret: secret.expose().to_owned(),
             previous_valid_until: previous_until.map(Into::into),

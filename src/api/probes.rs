@@ -95,6 +95,9 @@ impl ApiResponse for OpenMetrics {
 
 /// Returns the reason why this node cannot serve requests, if there is one.
 pub async fn obstacle(state: &ApiState, pulses: &[Pulse]) -> Option<String> {
+    if state.leaving.is_cancelled() {
+        return Some("This node is stopping.".to_owned());
+    }
     if let Some(reason) = stalled(pulses) {
         return Some(reason);
     }
@@ -148,6 +151,7 @@ impl Probes {
     /// - The log is append-only for this database role.
     /// - The node has the ledger's current master key.
     /// - No loop that requests depend on (`writer`, `gate`, `sessions`) has stalled.
+    /// - The node is not about to stop.
     ///
     /// Otherwise it returns 503 with the reason. The response with status 200 lists all loops, stalled ones included.
     #[oai(path = "/readyz", method = "get", operation_id = "probe_readiness")]

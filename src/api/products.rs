@@ -191,7 +191,7 @@ impl Products {
             updated_since: time("updated_since", updated_since.0)?,
             with_image: false,
         };
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let (discounts, found) =
             tokio::try_join!(discounts(pool, caller.0.account_id), catalogue::list(pool, &filter, rows_of(page)))?;
         Ok(listed(found, page, |product| Product::for_caller(&state, product, &discounts)))

@@ -11,6 +11,7 @@ use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaRespon
 use poem_openapi::types::Type;
 use serde::Serialize;
 
+use super::audit_log::{Kind, note};
 use super::error::{ApiError, JSON, documented_header};
 use super::page::Page;
 
@@ -102,9 +103,13 @@ impl<B, const STATUS: u16, const ALSO: u16> Stored<B, STATUS, ALSO> {
     }
 }
 
-/// Any response with `Cache-Control: no-store`, for example because it contains a secret.
+/// Any response with `Cache-Control: no-store`, for example because it is different each time.
 #[derive(Debug)]
 pub struct NoStore<R>(pub R);
+
+/// Any response that shows a secret. It has `Cache-Control: no-store`, and a line in the audit log.
+#[derive(Debug)]
+pub struct Revealing<R>(pub R);
 
 fn rendered<T: Serialize>(status: StatusCode, data: &T) -> Response {
     answer(status, render(data))
@@ -170,6 +175,13 @@ impl<R: IntoResponse> IntoResponse for NoStore<R> {
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().insert(header::CACHE_CONTROL, no_store);
         response
+    }
+}
+
+impl<R: IntoResponse> IntoResponse for Revealing<R> {
+    fn into_response(self) -> Response {
+        note(Kind::Reveal);
+        NoStore(self.0).into_response()
     }
 }
 
@@ -318,6 +330,16 @@ impl<R: ApiResponse> ApiResponse for NoStore<R> {
             response.headers.push(documented_header::<String>("Cache-Control", "`no-store`"));
         }
         meta
+    }
+
+    fn register(registry: &mut Registry) {
+        R::register(registry);
+    }
+}
+
+impl<R: ApiResponse> ApiResponse for Revealing<R> {
+    fn meta() -> MetaResponses {
+        NoStore::<R>::meta()
     }
 
     fn register(registry: &mut Registry) {

@@ -9,13 +9,14 @@ use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
+use super::audit_log::{Kind, note};
 use super::body::{NoFields, StrictJson};
 use super::error::ApiError;
 use super::fields::body;
 use super::outcome::answered;
 use super::principal::{Caller, PortalOwner, PortalUser};
 use super::readers::{boolean, line, text};
-use super::reply::{Created, Listed, NoStore, Plural, Reply};
+use super::reply::{Created, Listed, Plural, Reply, Revealing};
 use super::scalars::Timestamp;
 use super::sessions::{Confirmation, second_factor};
 use super::source::source_ip;
@@ -305,6 +306,7 @@ impl Security {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Confirmation>, ApiError> {
+        note(Kind::SignOut);
         end_session(&state, &caller.0, id.0).await?;
         Ok(Reply(Confirmation::new("The session has ended.")))
     }
@@ -331,8 +333,8 @@ impl Security {
         caller: Caller<PortalUser>,
         state: State<'_>,
         _no_fields: NoFields,
-    ) -> Result<NoStore<Created<Enrolment>>, ApiError> {
-        Ok(NoStore(Created(begin_two_factor(&state, &caller.0).await?)))
+    ) -> Result<Revealing<Created<Enrolment>>, ApiError> {
+        Ok(Revealing(Created(begin_two_factor(&state, &caller.0).await?)))
     }
 
     /// Confirm two-factor enrolment
@@ -345,8 +347,8 @@ impl Security {
         caller: Caller<PortalUser>,
         state: State<'_>,
         body: StrictJson<OneTimeCode>,
-    ) -> Result<NoStore<Reply<RecoveryCodes>>, ApiError> {
-        Ok(NoStore(Reply(confirm_two_factor(&state, &caller.0, &body.0.otp).await?)))
+    ) -> Result<Revealing<Reply<RecoveryCodes>>, ApiError> {
+        Ok(Revealing(Reply(confirm_two_factor(&state, &caller.0, &body.0.otp).await?)))
     }
 
     /// Disable two-factor authentication

@@ -11,6 +11,7 @@ use super::allow::Methods;
 use super::auth::Admission;
 use super::edge::{Edge, refuse_nul};
 use super::inner::Inner;
+use super::log_position::ReadYourWrites;
 use super::notices::Notices;
 use super::operator_sessions::OperatorSessions;
 use super::operator_two_factor::OperatorTwoFactor;
@@ -242,7 +243,8 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
     Rule::ALL.map(Rule::name).into_iter().chain(["block"]).for_each(|rule| state.metrics.show_rule(rule));
     let state = Arc::new(state);
     let routes = routes(&state, surface);
-    let api = routes.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).map_to_response().boxed();
+    let consistency = ReadYourWrites { ledger: state.ledger.clone(), keyring: state.keyring.clone() };
+    let api = routes.with(known_queries).before(refuse_nul).with(AddData::new(state.clone())).with(consistency).boxed();
     let api = Inner::new(api, state.shows_outbox);
     let pages = pages(api.clone());
     if let (Some(paths), Some(more)) = (paths.as_object_mut(), OPERATOR_DOCUMENT.content["paths"].as_object()) {
@@ -255,6 +257,7 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
     }
     let edge = Edge::with_methods(Methods::of_document(&json!({ "paths": paths })))
         .with_metrics(state.metrics.clone())
+        .until_leaving(state.leaving.clone())
         .with_lifecycle(state.lifecycle.clone());
     let error_pages = ErrorPages(pages.as_ref().map(|pages| (pages.error_page, pages.enrolment)));
     let whole = WithPages { pages: pages.map(|pages| pages.routes), api };

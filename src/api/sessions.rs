@@ -1,11 +1,13 @@
 //! `/auth`: logging in, refreshing tokens, logging out.
 
+use ledger_events::Actor;
 use poem::Request;
 use poem::http::header;
 use poem_openapi::registry::{MetaResponses, Registry};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Serialize;
 
+use super::audit_log::{Kind, note, signed_in};
 use super::auth::{refuse, refuse_blocked};
 use super::body::{NoFields, StrictJson};
 use super::cookies::{PortalCookie, WithCookie};
@@ -167,6 +169,7 @@ pub(super) async fn refund(state: &ApiState, budget: LoginBudget) {
 
 /// Starts a session. Returns its tokens and the text of its portal cookie. A failed login is charged to the user.
 async fn log_in(state: &ApiState, request: &Request, body: Login) -> Result<(Granted, Secret), LoginError> {
+    note(Kind::SignIn);
     let otp = body.otp.as_deref().map(second_factor).transpose()?;
     let network = source_network(source_ip(request, &state.trusted_proxies));
     let budget = state.sessions.login_budget(&body.email, network).await?;
@@ -178,7 +181,9 @@ async fn log_in(state: &ApiState, request: &Request, body: Login) -> Result<(Gra
     if matches!(granted, Ok(_) | Err(AccessError::TwoFactorRequired)) {
         refund(state, budget).await;
     }
-    Ok(granted?)
+    let (granted, cookie) = granted?;
+    signed_in(Actor::User(granted.user_id));
+    Ok((granted, cookie))
 }
 
 pub struct Sessions;
@@ -222,6 +227,7 @@ impl Sessions {
         state: State<'_>,
         _no_fields: NoFields,
     ) -> Result<WithPortalCookie<Reply<LoggedOut>>, ApiError> {
+        note(Kind::SignOut);
         if let ClientIdentity::User { session_id, .. } = caller.0.identity {
             state.sessions.log_out(session_id).await?;
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
 use ipnet::IpNet;
+use ledger_database::PgPool;
 use ledger_events::approval::ApprovalLimits;
 use ledger_events::catalogue::ProductImage;
 use ledger_events::{AccountId, Actor, Currency, Id, ProductId, ShardId};
@@ -12,9 +13,11 @@ use ledger_projections::page::{Listed as Rows, Page as RowPage};
 use poem::web::Data;
 use poem_openapi::Tags;
 use rust_decimal::Decimal;
+use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Code};
 use super::lifecycle::Lifecycle;
+use super::log_position;
 use super::page::Page;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
@@ -62,6 +65,8 @@ pub struct ApiState {
     pub audits: Runner,
     /// Retention of delivery data.
     pub retention: RetentionSettings,
+    /// Cancelled when the node begins to stop: it is not ready any more.
+    pub leaving: CancellationToken,
 }
 
 /// URLs at which browsers reach the service's pages.
@@ -84,6 +89,12 @@ impl ApiState {
     pub async fn shard_of(&self, account: AccountId) -> Result<ShardId, ApiError> {
         let found = accounts::find(self.ledger.pool(), account).await?;
         found.map(|(shard, _)| shard).ok_or_else(not_found)
+    }
+
+    /// Returns the pool for the reads of a list, an export, a statement or a report. They go to the standby, if there is one, and
+    /// miss no event that reads on the primary would see.
+    pub fn read_pool(&self) -> PgPool {
+        log_position::read_pool(&self.ledger)
     }
 
     /// Returns the shard that an operator names, or the first one.

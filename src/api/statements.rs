@@ -120,7 +120,7 @@ impl Statements {
     ) -> Result<Sending, ApiError> {
         let caller = caller.0;
         let (from, to) = period(from.0, to.0)?;
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let wallet = wallets::find(pool, caller.shard_id, WalletId(id.0)).await?;
         let wallet = wallet.filter(|wallet| wallet.account_id == caller.account_id).ok_or_else(not_found)?;
         let movements = WalletStatement::of(pool, caller.shard_id, wallet, from, to, None).await?;

@@ -136,7 +136,7 @@ impl Statistics {
     ) -> Result<Reply<OrderStatistics>, ApiError> {
         let (shard, account) = (caller.0.shard_id, caller.0.account_id);
         let days = self::days(days.0)?;
-        let mut tx = page::snapshot(state.ledger.pool()).await?;
+        let mut tx = page::snapshot(&state.read_pool()).await?;
         let today = today(&mut tx).await?;
         let midnights = midnights(today, days);
         let before = page_anchors::orders_before_each(&mut tx, shard, account, &midnights).await?;

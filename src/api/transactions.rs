@@ -204,7 +204,7 @@ impl Transactions {
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
         };
-        let found = reader::list_transactions(state.ledger.pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
+        let found = reader::list_transactions(&state.read_pool(), caller.0.shard_id, &filter, rows_of(page)).await?;
         Ok(listed(found, page, Transaction::from))
     }
 

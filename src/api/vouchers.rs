@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::error::{ApiError, documented_header};
 use super::outcome::answered;
 use super::principal::{Caller, ClientOperator};
-use super::reply::{NoStore, Reply};
+use super::reply::{Reply, Revealing};
 use super::state::{State, Tag, not_found, origin};
 use super::statements::Form;
 use crate::ledger::{CommandResult, commands, stock};
@@ -149,7 +149,7 @@ impl VoucherCodes {
         /// Unique identifier of the order.
         id: Path<i64>,
         accept: Accept,
-    ) -> Result<NoStore<Codes>, ApiError> {
+    ) -> Result<Revealing<Codes>, ApiError> {
         let id = OrderId(id.0);
         let caller = caller.0;
         let pool = state.ledger.pool();
@@ -170,7 +170,7 @@ impl VoucherCodes {
             return Err(erased());
         }
         let vouchers = Vouchers { vouchers: vouchers.into_iter().map(Into::into).collect() };
-        Ok(NoStore(Codes::of(id.0, vouchers, Form::wanted(&accept))?))
+        Ok(Revealing(Codes::of(id.0, vouchers, Form::wanted(&accept))?))
     }
 }
 

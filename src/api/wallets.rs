@@ -59,7 +59,7 @@ impl Wallets {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Wallet>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let found = wallets::list(state.ledger.pool(), caller.0.shard_id, caller.0.account_id, rows_of(page)).await?;
+        let found = wallets::list(&state.read_pool(), caller.0.shard_id, caller.0.account_id, rows_of(page)).await?;
         Ok(listed(found, page, Wallet::from))
     }
 }

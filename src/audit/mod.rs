@@ -56,6 +56,8 @@ pub enum AuditError {
     Gap { shard: ShardId, position: Position },
     #[error("the log has events of shard {shard}, but log_head has no such shard: run `verify`")]
     Headless { shard: ShardId },
+    #[error("verify needs temporary tables, which a standby does not have: run it on the primary")]
+    OnStandby,
     #[error("a task of the audit ended too soon")]
     Broken,
 }

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{AuditError, Difference, Progress, Rebuilt, Report};
-use crate::ledger::nodes;
 use crate::ledger::reader::ReadError;
+use crate::telemetry;
 
 /// Interval of a run's heartbeats.
 const BEAT_EVERY: Duration = Duration::from_secs(2);
@@ -132,7 +132,7 @@ pub async fn begin(pool: &PgPool, kind: Kind<'_>) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("INSERT INTO audit_runs (kind, projection, host) VALUES ($1, $2, $3) RETURNING id")
         .bind(kind)
         .bind(projection)
-        .bind(nodes::host())
+        .bind(telemetry::host())
         .fetch_one(pool)
         .await
 }
@@ -150,7 +150,7 @@ pub async fn begin_alone(pool: &PgPool, actor: Actor) -> Result<Option<i64>, sql
          RETURNING id",
     )
     .bind(Json(actor))
-    .bind(nodes::host())
+    .bind(telemetry::host())
     .bind(LOST_AFTER.as_secs_f64())
     .fetch_optional(&mut *tx)
     .await?;

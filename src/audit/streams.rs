@@ -93,7 +93,7 @@ pub async fn check(
     let mut walk = StreamCheck { shard, stream, at: (i64::MIN, 0), streams: 0 };
     let (mut compared, mut done) = (i64::MIN, 0);
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, bank_statements, approvals, daily_totals")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_deactivations, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, bank_statements, approvals, daily_totals")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, walk.at).await?;
@@ -289,6 +289,7 @@ impl Folded {
         }
         if stream == StreamType::Webhook {
             compared.push((table("webhook_subscriptions").ok_or(AuditError::Broken)?, between()));
+            compared.push((table("webhook_deactivations").ok_or(AuditError::Broken)?, between()));
         }
         if stream == StreamType::Credential {
             compared.push((table("credential_restrictions").ok_or(AuditError::Broken)?, between()));

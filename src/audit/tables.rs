@@ -38,7 +38,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 21] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("credential_restrictions", StreamType::Credential),
@@ -49,6 +49,7 @@ const TABLES: [Table; 20] = [
     stream("wallets", StreamType::Wallet),
     stream("webhooks", StreamType::Webhook),
     stream("webhook_subscriptions", StreamType::Webhook),
+    stream("webhook_deactivations", StreamType::Webhook),
     stream("webhook_replays", StreamType::Replay),
     stream("beneficiaries", StreamType::Beneficiary),
     stream("payouts", StreamType::Payout),

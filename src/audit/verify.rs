@@ -101,6 +101,7 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE orders (LIKE public.orders, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhooks (LIKE public.webhooks, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_subscriptions (LIKE public.webhook_subscriptions, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE webhook_deactivations (LIKE public.webhook_deactivations, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
@@ -132,6 +133,9 @@ pub async fn verify_with(
     progress: impl Fn(Progress),
 ) -> Result<Report, AuditError> {
     let mut conn = connect(options).await?;
+    if sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut conn).await? {
+        return Err(AuditError::OnStandby);
+    }
     lock::shared(&mut conn).await?;
     sqlx::raw_sql(SCRATCH).execute(&mut conn).await?;
     sqlx::raw_sql(maintain::UNCOUNTED).execute(&mut conn).await?;

@@ -59,7 +59,11 @@ enum Events {
 
 pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let pool = connect::pool(database.options());
+    let pool = match args.what {
+        // The primary may have no log yet.
+        Events::Import(_) => connect::pool(database.options()),
+        _ => database.read_pool(connect::pool).await,
+    };
     let done = match args.what {
         Events::Tail { follow, after, limit } => {
             let mut printed = 0;

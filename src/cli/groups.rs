@@ -14,7 +14,7 @@ const COMMANDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Settings of a node by what they are about. The others stand under "Options".
-const SETTINGS: [(&str, &[&str]); 6] = [
+const SETTINGS: [(&str, &[&str]); 7] = [
     (
         "Addresses",
         &[
@@ -28,12 +28,14 @@ const SETTINGS: [(&str, &[&str]); 6] = [
             "tls_key",
             "trusted_proxies",
             "connections_per_address",
+            "shutdown_delay",
         ],
     ),
     (
         "Database",
         &[
             "database_url",
+            "read_url",
             "allow_plain_database",
             "migration_url",
             "direct_url",
@@ -71,11 +73,13 @@ const SETTINGS: [(&str, &[&str]); 6] = [
             "retry_base",
             "delivery_in_flight",
             "delivery_in_flight_per_webhook",
+            "deactivate_webhooks_after",
             "attempt_retention",
             "payload_retention",
             "response_body_quota",
         ],
     ),
+    ("Traces", &["otlp_endpoint", "otlp_ca_file", "otlp_sample"]),
     ("Version of the API", &["deprecation_date", "sunset_date", "emergency_sunset"]),
 ];
 

@@ -85,7 +85,7 @@ pub async fn run(args: ReconcileArgs, output: &Output) -> anyhow::Result<ExitCod
     }
     let quorum = args.quorum.of_named()?;
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let pool = connect::without_timeout(database.options());
+    let pool = database.read_pool(connect::without_timeout).await;
     let done = reconcile(&pool, &args, &quorum).await;
     pool.close().await;
     database.close().await?;

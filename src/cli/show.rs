@@ -50,7 +50,7 @@ enum Thing {
 
 pub async fn run(args: ShowArgs, output: &Output) -> anyhow::Result<()> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
-    let pool = connect::pool(database.options());
+    let pool = database.read_pool(connect::pool).await;
     let done = show(&args, &database, &pool, output).await;
     pool.close().await;
     database.close().await?;

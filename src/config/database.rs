@@ -26,6 +26,11 @@ pub struct DatabaseSettings {
     #[arg(long, env = "DIRECT_DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
     pub direct_url: Option<Secret>,
 
+    /// URL of a standby for the reads of lists, exports, statements and reports, and of commands; no read misses an event that
+    /// the primary has, unless a command warns that the primary does not answer [default: none: the database URL]
+    #[arg(long, env = "READ_DATABASE_URL", value_name = "URL", value_parser = secret, hide_default_value = true)]
+    pub read_url: Option<Secret>,
+
     /// Allow a remote database without sslmode=verify-full; only on a network that nobody else uses
     #[arg(long, env = "LEDGER_ALLOW_PLAIN_DATABASE", value_name = "BOOL", value_parser = BoolishValueParser::new(),
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
@@ -67,6 +72,18 @@ impl DatabaseSettings {
             (Some(options), Some(direct)) => Ok(Some(options.pooled(direct))),
             (None, Some(_)) => Err(ConfigError("--direct-url (DIRECT_DATABASE_URL) needs --database-url (DATABASE_URL)".into())),
             (options, None) => Ok(options),
+        }
+    }
+
+    /// Returns the connection options of the standby for reads, or none if `--read-url` is not set.
+    ///
+    /// # Errors
+    /// See [`DatabaseSettings::options`]. Also if `--database-url` is not set.
+    pub fn read_options(&self) -> Result<Option<PgConnectOptions>, ConfigError> {
+        let options = self.postgres_options(self.read_url.as_ref(), "--read-url", "READ_DATABASE_URL")?;
+        match options.is_some() && self.database_url.is_none() {
+            true => Err(ConfigError("--read-url (READ_DATABASE_URL) needs --database-url (DATABASE_URL)".into())),
+            false => Ok(options),
         }
     }
 

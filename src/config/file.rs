@@ -149,7 +149,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
         DeValue::Integer(number) => return i128::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string()),
         DeValue::Boolean(is_on) => return Some(is_on.to_string()),
         DeValue::Datetime(date) => return Some(date.to_string()),
-        DeValue::Float(_) => return None,
+        DeValue::Float(number) => return Some(number.as_str().to_owned()),
         DeValue::Array(items) => items.iter().map(|item| text_of(item.get_ref())).collect::<Option<Vec<_>>>()?,
         DeValue::Table(rules) => rules
             .iter()

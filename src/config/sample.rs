@@ -23,7 +23,7 @@ const HEAD: &str = "\
 ";
 
 /// Types of values, by the name that the help gives them, with their units.
-const TYPES: [(&str, &str); 23] = [
+const TYPES: [(&str, &str); 24] = [
     ("ADDRESS", "An IP address with a port."),
     ("AMOUNTS", "An amount, or amounts by currency."),
     ("BOOL", "true or false, without quotes."),
@@ -42,6 +42,7 @@ const TYPES: [(&str, &str); 23] = [
     ("NAME", "Letters, digits and inner hyphens."),
     ("NETWORKS", "A list of networks or addresses."),
     ("ORIGIN", "A name without a scheme."),
+    ("RATIO", "A number from 0 to 1."),
     ("REASON", "A line of text."),
     ("ROLES", "A list of roles."),
     ("URL", "A URL."),
@@ -53,11 +54,13 @@ const ODD_TYPES: [(&str, &str); 2] =
     [("on|off", "A word: on or off."), ("VERSION:DIGEST", "A version and the SHA-256 digest of its archive.")];
 
 /// Values that the sample shows for settings without a default, and for those whose default depends on the user.
-const EXAMPLES: [(&str, &str); 33] = [
+const EXAMPLES: [(&str, &str); 39] = [
     ("approval_above", "EUR=1000,USD=1000"),
+    ("audit_log", "/var/log/rewards-ledger/audit.jsonl"),
     ("console_url", "https://console.example.com"),
     ("data_dir", "/var/lib/rewards-ledger"),
     ("database_url", "postgres://ledger_service@localhost/ledger"),
+    ("deactivate_webhooks_after", "5d"),
     ("deprecation_date", "2030-01-02"),
     ("direct_url", "postgres://ledger_service@database.example.com:5432/ledger"),
     ("emergency_sunset", "The provider of all vouchers ends its service."),
@@ -75,11 +78,15 @@ const EXAMPLES: [(&str, &str); 33] = [
     ("oidc_issuer", "https://login.example.com"),
     ("operator_listen", "127.0.0.1:8081"),
     ("operator_token_file", "/etc/rewards-ledger/operator.token"),
+    ("otlp_ca_file", "/etc/rewards-ledger/otlp-ca.pem"),
+    ("otlp_endpoint", "https://otel.example.com:4318"),
     ("portal_url", "https://rewards.example.com"),
     ("postgres_account", "postgres"),
     ("postgres_programs", "/usr/lib/postgresql/17/bin"),
     ("postgres_release", "16.15.0:0000000000000000000000000000000000000000000000000000000000000000"),
     ("public_url", "https://rewards.example.com"),
+    ("read_url", "postgres://ledger_service@standby.example.com/ledger?sslmode=verify-full"),
+    ("shutdown_delay", "5s"),
     ("smtp_url", "smtps://user:password@mail.example.com"),
     ("sunset_date", "2031-01-02"),
     ("tls_cert", "/etc/rewards-ledger/tls.pem"),
@@ -162,7 +169,7 @@ fn example(key: &str) -> Option<String> {
 fn literal(setting: &Arg, value: &str) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     match value_name(setting) {
-        "COUNT" | "BOOL" | "DATE" => value.to_owned(),
+        "COUNT" | "BOOL" | "DATE" | "RATIO" => value.to_owned(),
         "ROLES" | "NETWORKS" | "KEYS" | "URLS" => {
             let items: Vec<String> = value.split(',').filter(|item| !item.is_empty()).map(quoted).collect();
             format!("[{}]", items.join(", "))

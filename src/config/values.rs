@@ -99,6 +99,13 @@ pub(super) fn short_duration(text: &str) -> Result<Duration, String> {
     if duration <= Duration::from_secs(3600) { Ok(duration) } else { Err("the maximum is 1h".to_owned()) }
 }
 
+/// Parses a duration of at least one hour.
+pub(super) fn days(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let duration = duration(text)?;
+    if (DAY..=365 * DAY).contains(&duration) { Ok(duration) } else { Err("the minimum is 1d, and the maximum 365d".to_owned()) }
+}
+
 /// Parses a size: a whole number of bytes, or of `KiB`, `MiB`, or `GiB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let malformed = || "a size looks like 65536, 64KiB, 16MiB or 1GiB".to_owned();

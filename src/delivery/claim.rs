@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use hyper::body::Bytes;
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::{AccountId, ShardId, WebhookId};
+use ledger_events::{AccountId, Position, ShardId, WebhookId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::schedule::Clock;
 use crate::ledger::connect::DedicatedConnection;
 use crate::secrets::seal::Keyring;
+use crate::telemetry::traces::TraceParent;
 use targets::Present;
 pub(super) use targets::lacks_key;
 pub use targets::{Target, Targets};
@@ -88,9 +89,13 @@ pub struct Claimed {
     pub request_id: Uuid,
     pub event_id: Uuid,
     pub event_type: String,
+    /// Position of the event in the log.
+    pub position: Position,
     pub payload: Bytes,
     /// URL and secret; `None` if they cannot be opened.
     pub target: Option<Arc<Target>>,
+    /// Place of the event in its trace. The worker looks it up only on a node that exports traces.
+    pub traceparent: Option<TraceParent>,
     pub clock: LeaseClock,
 }
 
@@ -121,6 +126,7 @@ struct ClaimedRow {
     request_id: Uuid,
     event_id: Uuid,
     event_type: String,
+    position: Position,
     payload: String,
 }
 
@@ -134,7 +140,8 @@ impl FromRow<'_, PgRow> for ClaimedRow {
             request_id: row.try_get(4)?,
             event_id: row.try_get(5)?,
             event_type: row.try_get(6)?,
-            payload: row.try_get(7)?,
+            position: row.try_get(7)?,
+            payload: row.try_get(8)?,
         })
     }
 }
@@ -245,8 +252,10 @@ pub async fn claim(
         request_id: row.request_id,
         event_id: row.event_id,
         event_type: row.event_type,
+        position: row.position,
         payload: row.payload.into(),
         target: targets.get(&row.webhook_id).cloned(),
+        traceparent: None,
         clock: lease_clock,
     });
     Ok(Claims { claimed: claimed.collect(), is_short })
@@ -277,7 +286,7 @@ async fn take(
             FROM want CROSS JOIN LATERAL
                 (SELECT * FROM
                     (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
-                        (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                        (SELECT d.event_id, d.event_type, e.position, e.payload FROM deliveries d
                          JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
                          WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
                      WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count > 0
@@ -286,7 +295,7 @@ async fn take(
                  UNION ALL
                  SELECT * FROM
                     (SELECT s.delivery_id, sent.* FROM delivery_state s CROSS JOIN LATERAL
-                        (SELECT d.event_id, d.event_type, e.payload FROM deliveries d
+                        (SELECT d.event_id, d.event_type, e.position, e.payload FROM deliveries d
                          JOIN webhook_envelopes e ON e.shard_id = $1 AND e.event_id = d.event_id AND e.payload IS NOT NULL
                          WHERE d.shard_id = $1 AND d.id = s.delivery_id OFFSET 0) AS sent
                      WHERE shard_id = $1 AND webhook_id = want.webhook_id AND status = 'pending' AND attempt_count = 0
@@ -302,11 +311,11 @@ async fn take(
             SET fence = s.fence + 1, leased_until = $8, unknown_count = s.unknown_count + (s.leased_until IS NOT NULL)::int::smallint
             FROM locked WHERE s.shard_id = $1 AND s.delivery_id = locked.delivery_id
             RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt, gen_random_uuid() AS request_id,
-                locked.url_hash, locked.secret_hash, locked.event_id, locked.event_type, locked.payload),
+                locked.url_hash, locked.secret_hash, locked.event_id, locked.event_type, locked.position, locked.payload),
          written AS (
             INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, started_at, url_hash, secret_hash)
             SELECT $1, delivery_id, request_id, attempt, $2, url_hash, secret_hash FROM claimed)
-         SELECT delivery_id, webhook_id, fence, attempt, request_id, event_id, event_type, payload FROM claimed",
+         SELECT delivery_id, webhook_id, fence, attempt, request_id, event_id, event_type, position, payload FROM claimed",
     )
     .bind(shard)
     .bind(at)

@@ -2,6 +2,7 @@
 
 pub mod claim;
 pub mod days;
+pub mod failing;
 pub mod oldest;
 pub mod overview;
 pub mod record;

@@ -16,9 +16,10 @@ use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
 use super::scheduler::{FAST_WITHIN, Limits, Scheduler};
 use super::share::Free;
-use crate::ledger::{NewDeliveries, connect};
+use crate::ledger::{NewDeliveries, connect, reader};
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
+use crate::telemetry::traces::{self, OpenSpan, SpanKind, TraceParent};
 
 mod recording;
 mod running;
@@ -35,6 +36,8 @@ const LOOK_SELDOM: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Timeout of one claim or one batch of results, each a few statements.
 const ANSWERED: Duration = Duration::from_secs(20);
+/// Timeout of the query for the traces of claimed deliveries. It is part of the time for which a claimed delivery is fresh.
+const TRACES_FOUND: Duration = Duration::from_secs(1);
 /// Maximum number of results in one statement.
 const BATCH_RESULTS: usize = 512;
 
@@ -175,7 +178,24 @@ impl Worker {
     async fn take(&self, shard: ShardId, requests: &[ClaimRequest]) -> Result<Claims, sqlx::Error> {
         let clock = &self.settings.clock;
         let claim = claim::claim(&self.database.claims, clock, &self.keyring, &self.targets, shard, requests, self.lease());
-        connect::within(ANSWERED, claim).await
+        let mut claims = connect::within(ANSWERED, claim).await?;
+        if self.metrics.traces().is_on() && !claims.claimed.is_empty() {
+            self.find_traces(shard, &mut claims.claimed).await;
+        }
+        Ok(claims)
+    }
+
+    /// Finds the traces that deliveries continue. Without an answer, they begin traces of their own.
+    async fn find_traces(&self, shard: ShardId, claimed: &mut [Claimed]) {
+        let events: Vec<_> = claimed.iter().map(|claimed| claimed.event_id).collect();
+        match connect::within(TRACES_FOUND, reader::traces_of(&self.database.pool, shard, &events)).await {
+            Ok(found) => {
+                for claimed in claimed {
+                    claimed.traceparent = found.get(&claimed.event_id).copied();
+                }
+            }
+            Err(error) => tracing::debug!(shard, %error, "failed to look up the traces of deliveries"),
+        }
     }
 
     /// Sends one claimed delivery within the deadline.
@@ -189,30 +209,49 @@ impl Worker {
         }
         let _in_flight = self.metrics.attempt_started();
         let (started_at, started) = (claimed.clock.now(), Instant::now());
-        let outcome = self.outcome(&claimed).await;
+        let span = self.begin_span(&claimed);
+        let place = span.as_ref().map(OpenSpan::place);
+        let outcome = traces::within(place, self.outcome(&claimed, place)).await;
         let took = started.elapsed();
+        if let Some(span) = span {
+            end_span(span, &outcome);
+        }
         self.metrics.attempt_ended(if outcome.succeeded() { "delivered" } else { "failed" }, took);
         let ended_at = claimed.clock.now();
         Ok(Ended { claimed, started_at, ended_at, took, outcome })
     }
 
-    async fn outcome(&self, claimed: &Claimed) -> Outcome {
+    /// Begins the span of an attempt. The URL and the answer stay out, because they may hold secrets.
+    fn begin_span(&self, claimed: &Claimed) -> Option<OpenSpan> {
+        let mut span = self.metrics.traces().begin("delivery", SpanKind::Client, claimed.traceparent)?;
+        span.set("delivery.id", claimed.delivery_id);
+        span.set("webhook.id", claimed.webhook_id.0);
+        span.set("event.id", claimed.event_id.to_string());
+        span.set("event.type", claimed.event_type.clone());
+        span.set("attempt", i64::from(claimed.attempt));
+        Some(span)
+    }
+
+    async fn outcome(&self, claimed: &Claimed, place: Option<TraceParent>) -> Outcome {
         let Some(target) = &claimed.target else {
             let error = Some("the webhook's URL or secret cannot be read".to_owned());
             return Outcome { response_status: None, response_time_ms: 0, response_body: None, error };
         };
         let mut event_id = uuid::Uuid::encode_buffer();
         let mut request_id = uuid::Uuid::encode_buffer();
+        let traceparent = place.map(|place| place.to_string());
         let delivery = Delivery {
             url: target.url.expose(),
             webhook_id: claimed.webhook_id.0,
             event_id: claimed.event_id.hyphenated().encode_lower(&mut event_id),
             event_type: &claimed.event_type,
+            sequence: Some(claimed.position),
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
             previous_secret: target.previous_at(claimed.clock.now().timestamp()).map(Secret::expose),
             // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
             timestamp: claimed.clock.now().timestamp(),
+            traceparent: traceparent.as_deref(),
             custom_headers: &target.headers,
             body: claimed.payload.clone(),
         };
@@ -336,5 +375,14 @@ impl Worker {
             Ok(claims) => DbResponse::Claimed(requests, claims),
             Err(error) => DbResponse::Refused(shard, error),
         }
+    }
+}
+
+fn end_span(mut span: OpenSpan, outcome: &Outcome) {
+    if let Some(status) = outcome.response_status {
+        span.set("http.response.status_code", i64::from(status));
+    }
+    if !outcome.succeeded() {
+        span.fail(if outcome.response_status.is_some() { "the receiver refused the delivery" } else { "no answer" });
     }
 }

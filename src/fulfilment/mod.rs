@@ -19,6 +19,7 @@ use crate::ledger::reader::{self, SeenHead};
 use crate::ledger::stock;
 use crate::ledger::{CommandResult, Ledger, Origin, Reply, WriteError, commands};
 use crate::telemetry::Metrics;
+use crate::telemetry::traces::{self, TraceParent};
 
 /// Maximum number of orders in one batch: as many as the writer takes into one transaction.
 const BATCH_ORDERS: usize = 512;
@@ -195,7 +196,7 @@ impl Fulfilment {
         };
         self.progress(shard).seen = Some(seen);
         let orders = one_batch(orders, &busy);
-        let (batch, is_hindered) = self.enqueue(shard, &orders);
+        let (batch, is_hindered) = self.enqueue(shard, &orders).await;
         let taken_up = batch.len();
         if let Some(last) = taken_up.checked_sub(1).and_then(|last| orders.get(last)) {
             self.progress(shard).taken_up_to = last.placed_position;
@@ -206,16 +207,32 @@ impl Fulfilment {
         Ok((taken_up, is_hindered))
     }
 
-    fn enqueue(&self, shard: ShardId, orders: &[Queued]) -> (Batch, bool) {
+    /// Enqueues a command for each order. Its events continue the trace in which the order was placed.
+    async fn enqueue(&self, shard: ShardId, orders: &[Queued]) -> (Batch, bool) {
         let mut batch = Batch::new();
-        for &Queued { id: order_id, .. } in orders {
+        let traces = self.traces_of(shard, orders).await;
+        for &Queued { id: order_id, placed_position, .. } in orders {
             let origin = Origin { actor: Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-            match self.ledger.enqueue(shard, commands::FulfilOrder { order_id }, origin, None) {
+            let enqueue = || self.ledger.enqueue(shard, commands::FulfilOrder { order_id }, origin, None);
+            match traces::during(traces.get(&placed_position).copied(), enqueue) {
                 Ok(waiting) => batch.push((order_id, waiting)),
                 Err(_) => return (batch, true),
             }
         }
         (batch, false)
+    }
+
+    /// Looks up the traces in which orders were placed, on a node that exports traces.
+    async fn traces_of(&self, shard: ShardId, orders: &[Queued]) -> HashMap<Position, TraceParent> {
+        if !self.metrics.traces().is_on() || orders.is_empty() {
+            return HashMap::new();
+        }
+        let placed: Vec<Position> = orders.iter().map(|order| order.placed_position).collect();
+        let found = reader::traces_at(&self.pool, shard, &placed).await;
+        found.unwrap_or_else(|error| {
+            tracing::debug!(shard, %error, "failed to look up the traces of orders; their fulfilment begins others");
+            HashMap::new()
+        })
     }
 
     /// Waits until all commands of a batch are answered.
@@ -272,7 +289,7 @@ impl Fulfilment {
             // Every order takes at least one voucher, so the number of vouchers limits the orders.
             let waiting = orders::oldest_waiting(&self.pool, shard, product, denomination, vouchers).await?;
             let busy = self.progress(shard).busy();
-            let (batch, is_hindered) = self.enqueue(shard, &one_batch(waiting, &busy));
+            let (batch, is_hindered) = self.enqueue(shard, &one_batch(waiting, &busy)).await;
             let finished = self.finish(shard, batch).await;
             outcome.restocked += finished.delivered;
             outcome.is_hindered |= is_hindered || finished.is_hindered;

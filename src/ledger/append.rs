@@ -32,6 +32,7 @@ impl Batch {
             correlation_id: context.correlation_id.unwrap_or(event_id),
             causation_id: context.causation_id,
             idempotency_key_hash: context.idempotency.map(|i| hex::encode(i.key_hash)),
+            traceparent: context.traceparent.map(|place| place.to_string()),
         };
         self.pending.events.push(Appended { moment, stream_id: id.number(), event: event.into(), metadata });
         event_id

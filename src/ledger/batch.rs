@@ -141,6 +141,12 @@ impl Batch {
         }
     }
 
+    /// Returns the head after this batch.
+    pub fn head_after(&self) -> HeadState {
+        let last_event = self.pending.events.last().map(|event| event.moment.event_id).or(self.head.last_event);
+        HeadState { position: self.end(), last_event, ..self.head }
+    }
+
     /// Returns the position of this batch's last event, or the head before it.
     pub fn end(&self) -> Position {
         self.head.position + i64::try_from(self.pending.events.len()).unwrap_or(i64::MAX)
@@ -148,8 +154,7 @@ impl Batch {
 
     /// Splits the state after this batch into what outlasts it and what counts until it is written.
     pub fn into_cache(mut self) -> (WriterCache, UnflushedState) {
-        let last_event = self.pending.events.last().map(|event| event.moment.event_id).or(self.head.last_event);
-        let head = HeadState { position: self.end(), last_event, ..self.head };
+        let head = self.head_after();
         let order_by_reference = std::mem::take(&mut self.streams.orders.index.by_reference).into_found();
         let unflushed = UnflushedState { responses: self.responses, order_by_reference, texts: self.texts };
         self.streams.drop_uncached(self.shard);

@@ -99,6 +99,11 @@ pub fn read_pool(options: &PgConnectOptions, connections: u32) -> PgPool {
     PgPool::new(connector(patient(options, "rewards-ledger", "10000"), READING), connections)
 }
 
+/// Returns the pool for reads on a standby, with this number of connections.
+pub fn standby(options: &PgConnectOptions, connections: u32) -> PgPool {
+    PgPool::new(connector(patient(options, "rewards-ledger standby", "10000"), READING), connections)
+}
+
 /// Returns a pool without a statement timeout, for commands that read much of the log while a person waits.
 pub fn without_timeout(options: &PgConnectOptions) -> PgPool {
     let options = patient(options, "rewards-ledger command", "10000").options([("statement_timeout", "0")]);

@@ -6,6 +6,7 @@ use ledger_events::{AccountId, Actor};
 use uuid::Uuid;
 
 use super::command_result::CommandResult;
+use crate::telemetry::traces::TraceParent;
 
 /// The actor and the request that a command comes from.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct CommandContext<'a> {
     pub account_id: Option<AccountId>,
     pub correlation_id: Option<Uuid>,
     pub causation_id: Option<Uuid>,
+    /// Place of the command in its trace, if it belongs to one.
+    pub traceparent: Option<TraceParent>,
 }
 
 impl CommandContext<'_> {

@@ -59,7 +59,8 @@ fn decide_one(batch: &mut Batch, submission: &Submission) -> Result<Reply, Comma
     }
     require_actor(batch, submission.origin.actor)?;
     let origin = &submission.origin;
-    let context = CommandContext { origin, idempotency, account_id: None, correlation_id: None, causation_id: None };
+    let traceparent = submission.trace.place;
+    let context = CommandContext { origin, idempotency, account_id: None, correlation_id: None, causation_id: None, traceparent };
     let result = submission.command.decide(batch, &context)?;
     let Some(key) = idempotency else { return Ok(Reply::Result(Box::new(result))) };
     let response = (key.render)(&result)?;

@@ -25,6 +25,7 @@ pub mod images;
 mod in_flight;
 mod ip_blocks;
 pub mod keys;
+pub mod log_position;
 mod lookup;
 pub mod low_balance;
 pub mod nodes;
@@ -37,6 +38,7 @@ mod read_set;
 pub mod reader;
 pub mod schema;
 pub mod search;
+pub mod standby;
 pub mod statement;
 pub mod stock;
 mod stream;
@@ -57,19 +59,23 @@ use std::time::{Duration, Instant};
 
 use ledger_database::{PgConnectOptions, PgPool};
 use ledger_events::{AccountId, ApprovalId, OrderId, PayoutId, ShardId, WalletId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::heartbeat::Heartbeats;
 use crate::secrets::master_keys;
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
+use crate::telemetry::traces::Traces;
+use cache::HeadState;
 pub use command_result::CommandResult;
 pub use commands::Command;
 pub use context::{Idempotency, Origin, StoredResponse};
 use in_flight::{CommandState, InFlight};
+use log_position::LogPosition;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
-use submission::Submission;
+use standby::Standby;
+use submission::{CommandTrace, Submission};
 pub use submission::{Reply, WriteError};
 pub use wake::{Addressee, NewDeliveries, Wake};
 use writer::Writer;
@@ -90,9 +96,20 @@ pub struct Ledger {
     pool: PgPool,
     maintenance: PgPool,
     heartbeats: Heartbeats,
-    shards: Arc<BTreeMap<ShardId, mpsc::Sender<Submission>>>,
+    traces: Traces,
+    shards: Arc<BTreeMap<ShardId, Shard>>,
+    /// Standby for reads, if there is one.
+    standby: Option<Standby>,
     wake: Wake,
     in_flight: InFlight,
+}
+
+/// A shard, as this node writes it.
+#[derive(Debug)]
+struct Shard {
+    queue: mpsc::Sender<Submission>,
+    /// Head of the log when this node last answered commands.
+    answered_at: watch::Receiver<HeadState>,
 }
 
 /// A command in a shard's queue.
@@ -136,11 +153,35 @@ impl Ledger {
             let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS);
             let queue = sender.downgrade();
             metrics.watch_queue(shard, move || queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity()));
-            tasks.spawn(Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver).run());
-            shards.insert(shard, sender);
+            let writer = Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver);
+            shards.insert(shard, Shard { queue: sender, answered_at: writer.answered_at() });
+            tasks.spawn(writer.run());
         }
         let (maintenance, heartbeats) = (connect::maintenance(options), metrics.heartbeats().clone());
-        Ok(Ledger { pool, maintenance, heartbeats, shards: Arc::new(shards), wake, in_flight: InFlight::default() })
+        for pool in [&pool, &maintenance] {
+            metrics.watch_pool(pool);
+        }
+        let (shards, in_flight, traces) = (Arc::new(shards), InFlight::default(), metrics.traces().clone());
+        Ok(Ledger { pool, maintenance, heartbeats, traces, shards, standby: None, wake, in_flight })
+    }
+
+    /// Adds a standby for reads.
+    #[must_use]
+    pub fn with_standby(self, standby: Option<Standby>) -> Ledger {
+        Ledger { standby, ..self }
+    }
+
+    pub fn standby(&self) -> Option<&Standby> {
+        self.standby.as_ref()
+    }
+
+    /// Returns the position of the log that includes every command that this node has answered.
+    pub fn answered_at(&self) -> LogPosition {
+        let newest = |(shard, of): (&ShardId, &Shard)| {
+            let head = *of.answered_at.borrow();
+            Some((*shard, head.position, head.last_event?))
+        };
+        self.shards.iter().filter_map(newest).collect()
     }
 
     /// Returns the pool for reading tables that are derived from the log.
@@ -211,14 +252,16 @@ impl Ledger {
         idempotency: Option<Idempotency>,
     ) -> Result<Queued, WriteError> {
         let (reply, waiting) = oneshot::channel();
-        let writer = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
+        let Shard { queue, .. } = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
         let state = CommandState::default();
         let deadline = Instant::now() + COMMAND_DEADLINE;
         let (guard, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &state)).unzip();
         let before = before.unwrap_or_default();
-        let submission = Submission { command, origin, idempotency, deadline, state: state.clone(), guard, reply: Some(reply) };
+        let trace = CommandTrace::begin(&self.traces, command.span_name(), shard);
+        let reply = Some(reply);
+        let submission = Submission { command, origin, idempotency, trace, deadline, state: state.clone(), guard, reply };
         let refused = |_| WriteError::Unavailable.beside(before.iter().all(CommandState::is_given_up));
-        writer.try_send(submission).map_err(refused)?;
+        queue.try_send(submission).map_err(refused)?;
         Ok(Queued { state, before, waiting })
     }
 

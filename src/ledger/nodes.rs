@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Ledger;
 use crate::heartbeat::Pulse;
-use crate::telemetry::{Metrics, Minute};
+use crate::telemetry::{Metrics, Minute, host};
 
 /// Interval of a node's heartbeats.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
@@ -22,11 +22,6 @@ pub const LOST_AFTER: Duration = Duration::from_secs(30);
 const KEPT: Duration = Duration::from_secs(3_600);
 /// Largest number of nodes that are listed.
 const MAX_LISTED: i64 = 100;
-
-/// Returns the host name of this machine; empty if it has none.
-pub fn host() -> String {
-    nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
-}
 
 /// A node, as it describes itself.
 #[derive(Clone, Debug)]

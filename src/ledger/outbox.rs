@@ -4,9 +4,9 @@
 
 use std::fmt;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::PgConnection;
-use ledger_events::{Money, UserId, WalletId};
+use ledger_events::{Money, UserId, WalletId, WebhookId};
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::MAIL;
@@ -22,6 +22,7 @@ pub enum Mail {
     TwoFactorDisabled,
     Invitation { token: String, account_name: String },
     LowBalance { wallet_id: WalletId, currency: String, balance: Money, below: Money },
+    WebhookDeactivated { webhook_id: WebhookId, name: String, failing_since: DateTime<Utc> },
 }
 
 impl Mail {
@@ -38,6 +39,7 @@ impl Mail {
             Self::TwoFactorDisabled => "two_factor_disabled",
             Self::Invitation { .. } => "invitation",
             Self::LowBalance { .. } => "low_balance",
+            Self::WebhookDeactivated { .. } => "webhook_deactivated",
         }
     }
 
@@ -46,6 +48,8 @@ impl Mail {
         match self {
             Self::PasswordReset { .. } => Self::RESET_LIFETIME,
             Self::Invitation { .. } => Self::INVITATION_LIFETIME,
+            // The webhook stays off, so the mail is of use later, too.
+            Self::WebhookDeactivated { .. } => TimeDelta::days(7),
             Self::PasswordChanged | Self::TwoFactorEnabled | Self::TwoFactorDisabled | Self::LowBalance { .. } => {
                 TimeDelta::days(1)
             }

@@ -1,6 +1,6 @@
 //! Follows the log for the asynchronous projections. One node at a time applies each event exactly once.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::account::CredentialEvent;
@@ -15,6 +15,7 @@ use super::reader::{self, ReadError};
 use super::wake::Addressee;
 use super::{Ledger, connect, low_balance as low_balances};
 use crate::telemetry::Metrics;
+use crate::telemetry::traces::TraceParent;
 
 /// Largest number of events per transaction. Events with many deliveries make it smaller.
 const BATCH_EVENTS: i64 = 1_000;
@@ -188,6 +189,7 @@ impl Projector {
 
     /// Writes the deliveries of the next events, rows and checkpoint in one transaction.
     pub async fn step(&self, shard: ShardId) -> Result<ProjectionStep, ReadError> {
+        let started = SystemTime::now();
         let mut conn = self.deliveries.acquire().await?;
         let mut tx = conn.begin().await?;
         let Some(checkpoint) = hold(&mut tx, shard, deliveries::NAME).await? else {
@@ -233,7 +235,18 @@ impl Projector {
             self.ledger.wake().changed_deliveries();
         }
         self.metrics.projected(made.events);
+        self.trace(shard, &events[..made.events], started);
         Ok(ProjectionStep::Applied { events: made.events, is_more })
+    }
+
+    /// Records the projection of events in their traces.
+    fn trace(&self, shard: ShardId, events: &[Recorded], started: SystemTime) {
+        let traces = self.metrics.traces();
+        if traces.is_on() {
+            let places = events.iter().filter_map(|event| TraceParent::parse(event.metadata.traceparent.as_deref()?));
+            let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
+            traces.record_shared("projection", places, started, [("shard", shard.into()), ("events", count)]);
+        }
     }
 
     /// Derives the notices of low balances from the next events, rows and checkpoint in one transaction.

@@ -23,6 +23,7 @@ mod lists;
 mod money;
 mod queue;
 mod states;
+mod traces;
 
 pub use account::money_positions;
 pub use announced::{Announced, SEGMENT, announced, announced_to};
@@ -30,6 +31,7 @@ pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, rea
 pub use money::{balance_events, money_events, movements, wallet_events, wallets_before, wallets_between};
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, orders_before, past, payouts_before};
+pub use traces::{traces_at, traces_of};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_database::{Connector, PgConnectOptions, PgConnection, is_plan_outdated};
-use ledger_events::ShardId;
-use tokio::sync::mpsc;
+use ledger_events::{Position, ShardId};
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::cache::{UnflushedState, WriterCache};
+use super::cache::{HeadState, UnflushedState, WriterCache};
 use super::commands::DecideError;
 use super::connect;
 use super::decide::{decide_all, reads_of};
@@ -98,6 +98,8 @@ pub struct Writer {
     metrics: Metrics,
     queue: mpsc::Receiver<Submission>,
     heartbeat: Heartbeat,
+    /// Head of the log when commands were last answered.
+    answered_at: watch::Sender<HeadState>,
     connection: Option<PgConnection>,
     plans: connect::Plans,
     /// Loads rows for the open batch while `connection` writes the batch in flight.
@@ -130,6 +132,7 @@ impl Writer {
             heartbeat: metrics.heartbeats().serving(format!("writer {shard}")),
             metrics,
             queue,
+            answered_at: watch::Sender::default(),
             connection: None,
             plans: connect::Plans::default(),
             reading: None,
@@ -141,6 +144,11 @@ impl Writer {
             open: None,
             in_flight: None,
         }
+    }
+
+    /// Returns the head of the log when commands were last answered, as it changes. It includes what they appended.
+    pub fn answered_at(&self) -> watch::Receiver<HeadState> {
+        self.answered_at.subscribe()
     }
 
     /// Runs until every sender is gone and the queue is empty.
@@ -221,7 +229,7 @@ impl Writer {
             BatchOutcome::Unknown { first_event, epoch, events, replies } => {
                 match self.look_for(first_event, epoch, &mut batch).await {
                     true => {
-                        self.metrics.committed(batch.len(), events, None);
+                        self.committed(&batch, events, None);
                         self.finish(batch, replies, true);
                         vec![]
                     }
@@ -291,7 +299,7 @@ impl Writer {
         let first_event = decided.pending.events.first().map(|event| event.moment.event_id);
         match tokio::time::timeout(PHASE_DEADLINE, sqlx::raw_sql("COMMIT").execute(&mut connection)).await {
             Ok(Ok(_)) => {
-                self.metrics.committed(batch.len(), decided.pending.events.len(), Some(decided.locked_at.elapsed()));
+                self.committed(batch, decided.pending.events.len(), Some(decided.locked_at.elapsed()));
                 self.connection = Some(connection);
                 self.keep_cache(decided);
                 BatchOutcome::Committed { replies, grew: first_event.is_some() }
@@ -304,6 +312,7 @@ impl Writer {
     /// Keeps the state after a batch that ran under the head lock.
     fn keep_cache(&mut self, batch: Batch) {
         self.clock = Some(Clock { time: batch.now, read_at: batch.locked_at });
+        self.answered_at.send_replace(batch.head_after());
         self.cache = Some((batch.into_cache().0, UnflushedState::default()));
     }
 
@@ -369,11 +378,13 @@ impl Writer {
             .bind(self.shard)
             .execute(&mut connection)
             .await?;
-        let found: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM events WHERE shard_id = $1 AND event_id = $2)")
-            .bind(self.shard)
-            .bind(event_id)
-            .fetch_one(&mut connection)
-            .await?;
+        let looked = sqlx::query_as(
+            "SELECT EXISTS (SELECT FROM events WHERE shard_id = $1 AND event_id = $2), position,
+                (SELECT event_id FROM events e WHERE e.shard_id = $1 AND e.position = h.position)
+             FROM log_head h WHERE shard_id = $1",
+        );
+        let (found, position, last_event): (bool, Position, Option<Uuid>) =
+            looked.bind(self.shard).bind(event_id).fetch_one(&mut connection).await?;
         if !found {
             // The one statement may still be on its way to the server, where it has locked nothing yet. When it arrives it must
             // not find the head that it was made for. A failover may have lost a raise of the epoch since.
@@ -385,6 +396,7 @@ impl Writer {
         }
         sqlx::raw_sql("COMMIT").execute(&mut connection).await?;
         self.connection = Some(connection);
+        self.answered_at.send_replace(HeadState { position, last_event, ..HeadState::default() });
         Ok(found)
     }
 }
@@ -428,8 +440,9 @@ fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
 }
 
 fn reply_all(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
-    for submission in batch {
+    for mut submission in batch {
         let reply_now = reply(&submission);
+        submission.trace.end(&reply_now);
         if let Some(reply) = submission.reply {
             _ = reply.send(reply_now); // A caller that went away does not undo its command.
         }

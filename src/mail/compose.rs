@@ -9,6 +9,8 @@ pub const RESET_PATH: &str = "/portal/reset-password";
 pub const INVITATION_PATH: &str = "/portal/accept-invitation";
 /// Path of the page of wallets. The id of one follows as a segment.
 pub const WALLETS_PATH: &str = "/portal/wallets";
+/// Path of the page of webhooks. The id of one follows as a segment.
+pub const WEBHOOKS_PATH: &str = "/portal/webhooks";
 /// Path of the page to sign in.
 pub const PORTAL_PATH: &str = "/portal";
 
@@ -77,6 +79,17 @@ pub fn compose(mail: &Mail, to: &Secret, site: &Site) -> Message {
                  The next mail follows only after the balance has been above that amount again.\n"
             ),
         ),
+        Mail::WebhookDeactivated { webhook_id, name: webhook, failing_since } => (
+            format!("A webhook at {name} was switched off"),
+            format!(
+                "The webhook “{}” of your account at {name} was switched off.\n\
+                 Every delivery since {} UTC has failed.\n\n\
+                 It receives no events until you switch it on. Repair the endpoint first:\n{url}{WEBHOOKS_PATH}/{webhook_id}\n\n\
+                 That page also delivers the missed events of orders again.\n",
+                one_line(webhook),
+                failing_since.format("%Y-%m-%d %H:%M"),
+            ),
+        ),
     };
     Message { to: to.clone(), subject: one_line(&subject), text: Secret::new(text) }
 }
@@ -88,7 +101,8 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ledger_events::{Money, WalletId};
+    use chrono::DateTime;
+    use ledger_events::{Money, WalletId, WebhookId};
 
     use super::*;
 
@@ -105,6 +119,11 @@ mod tests {
             Mail::TwoFactorDisabled,
             Mail::Invitation { token: "ab12".into(), account_name: "Acme".into() },
             Mail::LowBalance { wallet_id: WalletId(7), currency: "EUR".into(), balance: Money::ZERO, below: Money::ZERO },
+            Mail::WebhookDeactivated {
+                webhook_id: WebhookId(7),
+                name: "Shop\r\nBcc: x@example.com".into(),
+                failing_since: DateTime::UNIX_EPOCH,
+            },
         ] {
             let Message { to, subject, text } = composed(&mail);
             assert_eq!(to.expose(), "jo@example.com");

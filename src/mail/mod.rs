@@ -88,7 +88,7 @@ enum MailError {
 impl MailError {
     /// Returns whether no repetition can succeed.
     fn is_for_good(&self) -> bool {
-        matches!(self, Self::Send(SendError::Recipient(_)))
+        matches!(self, Self::Send(SendError::Recipient(_) | SendError::Address(_)))
     }
 }
 
@@ -169,7 +169,7 @@ impl Mailer {
     }
 
     /// Records the outcome of an attempt. A failed mail is due again after a backoff. One whose recipient is refused for
-    /// good is deleted, as one without a recipient is.
+    /// good, or has an address that no mail can have, is deleted, as one without a recipient is.
     async fn record(&self, mail: &Leased, outcome: Result<bool, MailError>) -> Result<(), sqlx::Error> {
         match &outcome {
             Ok(true) => self.metrics.mail_attempted("sent"),

@@ -54,7 +54,8 @@ impl FromStr for SmtpUrl {
 pub enum SendError {
     #[error("the message cannot be built: {0}")]
     Message(#[from] lettre::error::Error),
-    #[error("an address is invalid")]
+    /// The recipient's address has a form that no mail can have. The API checks addresses only roughly.
+    #[error("the recipient's address is invalid")]
     Address(#[from] lettre::address::AddressError),
     /// The server's text is left out, because it may name the recipient.
     #[error("the SMTP server refused the message or did not answer{}", status(.0))]

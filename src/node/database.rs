@@ -5,11 +5,12 @@
 //! instead of reading an empty ledger.
 
 use embedded_postgres::{Address, Server, Settings, has_cluster, running};
-use ledger_database::PgConnectOptions;
+use ledger_database::{PgConnectOptions, PgPool};
 
 use super::NodeError;
 use crate::config::DatabaseSettings;
 use crate::embedded::{self, DATABASE, OWNER_ROLE, SERVICE_ROLE};
+use crate::ledger::standby::Standby;
 use crate::ledger::{self, SchemaError};
 
 /// Connection options of a database, and the embedded server if it runs here.
@@ -20,6 +21,8 @@ pub struct Database {
     /// Options of the role that migrates, if it differs. On an embedded server this is the owner, used only for migrations
     /// and maintenance.
     migration: Option<PgConnectOptions>,
+    /// Options of the standby for reads, if there is one.
+    standby: Option<PgConnectOptions>,
     is_embedded: bool,
     /// Embedded server, if this process runs it.
     server: Option<Server>,
@@ -51,7 +54,8 @@ impl Database {
     pub async fn find(settings: &DatabaseSettings) -> Result<Option<Database>, NodeError> {
         let migration = settings.migration_options()?;
         if let Some(options) = settings.options()? {
-            return Ok(Some(Database { options, migration, is_embedded: false, server: None }));
+            let standby = settings.read_options()?;
+            return Ok(Some(Database { options, migration, standby, is_embedded: false, server: None }));
         }
         let data_dir = settings.data_dir.clone();
         let found = tokio::task::spawn_blocking(move || running(&data_dir)).await;
@@ -79,11 +83,26 @@ impl Database {
             address.url(role, DATABASE).parse::<PgConnectOptions>().map_err(|error| sqlx::Error::Configuration(error.into()))
         };
         let (options, migration) = (options(SERVICE_ROLE)?, Some(options(OWNER_ROLE)?));
-        Ok(Database { options, migration, is_embedded: true, server })
+        Ok(Database { options, migration, standby: None, is_embedded: true, server })
     }
 
     pub fn options(&self) -> &PgConnectOptions {
         &self.options
+    }
+
+    /// Returns the connection options of the standby for reads, if there is one.
+    pub fn standby(&self) -> Option<&PgConnectOptions> {
+        self.standby.as_ref()
+    }
+
+    /// Returns the pool of a command that only reads. It leads to the standby, if there is one. `connect` makes the pool of
+    /// connections to one server.
+    pub async fn read_pool(&self, connect: impl Fn(&PgConnectOptions) -> PgPool) -> PgPool {
+        let primary = connect(&self.options);
+        match &self.standby {
+            Some(standby) => Standby::command_pool(connect(standby), &primary).await,
+            None => primary,
+        }
     }
 
     pub fn is_embedded(&self) -> bool {

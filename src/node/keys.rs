@@ -141,6 +141,7 @@ mod tests {
         let database = DatabaseSettings {
             database_url: None,
             direct_url: None,
+            read_url: None,
             allow_plain_database: false,
             migration_url: None,
             data_dir: data_dir.to_owned(),

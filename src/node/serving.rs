@@ -49,7 +49,15 @@ pub struct ApiSettings {
     /// Token of the operator that the configuration names, if it names one.
     pub operator_token: Option<Secret>,
     pub retention: RetentionSettings,
-    /// Cancelled when the node stops: requests that wait for events are answered then.
+    pub ending: Ending,
+}
+
+/// Signals of a node's end, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// Cancelled when the node begins to stop. It is not ready from then on, and closes each connection after its next response.
+    pub leaving: CancellationToken,
+    /// Cancelled when the node accepts no further requests: those that wait for events are answered then.
     pub stopping: CancellationToken,
 }
 
@@ -82,7 +90,7 @@ pub fn settings(
     open_id: Option<OpenId>,
     operator_token: Option<Secret>,
     public_log: PublicLog,
-    stopping: CancellationToken,
+    ending: Ending,
 ) -> ApiSettings {
     ApiSettings {
         rate_limits: config.rate_limits,
@@ -93,12 +101,12 @@ pub fn settings(
         portal_url: urls.portal.into(),
         open_id,
         is_sandbox: config.sandbox,
-        shows_outbox: config.sandbox || config.shows_outbox,
+        shows_outbox: config.keeps_sent_mails(),
         public_log,
         approval_limits: config.approval_above.clone().unwrap_or_default(),
         operator_token,
         retention: retention(config),
-        stopping,
+        ending,
     }
 }
 
@@ -121,13 +129,14 @@ pub fn api_state(
     tasks: &TaskTracker,
 ) -> ApiState {
     let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
-    let ApiSettings {
-        open_id, is_sandbox, shows_outbox, public_log, approval_limits, operator_token, retention, stopping, ..
-    } = settings;
+    let ApiSettings { open_id, is_sandbox, shows_outbox, public_log, approval_limits, operator_token, retention, ending, .. } =
+        settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
+    metrics.watch_pool(&access);
     let gate = Gate::watched(connect::gate(options), access.clone(), keyring.clone(), rate_limits, heartbeats, tasks);
     let (pool, heartbeat) = (ledger.pool().clone(), heartbeats.serving("sessions"));
     let sessions = Sessions::start(access.clone(), pool.clone(), keyring.clone(), heartbeat, tasks);
+    let Ending { leaving, stopping } = ending;
     let heartbeat = heartbeats.background("waiting requests");
     let feed = FeedWaiters::start(pool.clone(), ledger.wake(), heartbeat, stopping.clone(), tasks);
     let audits = Runner::start(ledger, options, keyring.clone(), stopping, tasks);
@@ -154,6 +163,7 @@ pub fn api_state(
         audits,
         approval_limits: Arc::new(approval_limits),
         retention,
+        leaving,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Totals of a period, exact as of one position of each shard's log.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Timelike, Utc};
 use ledger_database::{PgConnection, PgPool, Transaction, replanned};
@@ -17,11 +18,14 @@ use super::{
     ReconcileError, Report, WalletFigures,
 };
 use crate::audit::Progress;
-use crate::ledger::reader;
+use crate::ledger::{connect, reader};
 use crate::transparency::cosignature;
 use crate::transparency::store;
 
 type Snapshot = Transaction<'static>;
+
+/// Longest time to begin the two transactions of a snapshot.
+const MAX_TAKING: Duration = Duration::from_secs(5);
 
 /// Bounds of all days on which an event can be recorded.
 const FIRST_DAY: NaiveDate = year_day(1, 1, 1);
@@ -122,7 +126,9 @@ async fn snapshot(pool: &PgPool) -> Result<(Snapshot, Snapshot), sqlx::Error> {
     // Without this lock, reports that hold one connection each could wait for each other's second connection.
     static TAKING: Mutex<()> = Mutex::const_new(());
     let taking = TAKING.lock().await;
-    let (mut one, mut other) = (pool.begin_with(BEGIN).await?, pool.begin_with(BEGIN).await?);
+    // A server that falls silent now must not hold up the other reports for the time of two deadlines.
+    let both = async { Ok::<_, sqlx::Error>((pool.begin_with(BEGIN).await?, pool.begin_with(BEGIN).await?)) };
+    let (mut one, mut other) = connect::within(MAX_TAKING, both).await?;
     drop(taking);
     let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").fetch_one(&mut *one).await?;
     // Safe: the server generates the name.

@@ -18,5 +18,7 @@ pub const TWO_FACTOR_SECRET: &str = "user.two_factor";
 pub const SESSION_CLIENT: &str = "session.client";
 /// Kind that the email address of an invitation is bound to, together with the invitation's id.
 pub const INVITATION_EMAIL: &str = "invitation.email";
+/// Kind that a position of the log is bound to, which clients carry from a change to a later read.
+pub const LOG_POSITION: &str = "log position";
 /// Kind that a mail is bound to, together with its id.
 pub const MAIL: &str = "mail";

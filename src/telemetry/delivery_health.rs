@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::ShardLabels;
+use super::labels::ShardLabels;
 
 /// Result of the delivery health check: the deliveries that the log requires, and those that are missing.
 #[derive(Debug, Default)]

@@ -1,15 +1,21 @@
-//! Metrics in Prometheus' text format: counters of this node, and backlogs read from the database.
+//! Metrics in Prometheus' text format: counters of this node, and backlogs read from the database. Traces of this node.
 
 mod backlog;
 mod delivery_health;
+mod labels;
 mod minutes;
+mod pools;
+mod process;
+mod queues;
+pub mod traces;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ledger_database::PgPool;
 use ledger_events::{Position, ShardId};
-use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -20,47 +26,18 @@ use crate::heartbeat::Heartbeats;
 use backlog::BacklogMetrics;
 pub use backlog::{Backlog, Lag};
 use delivery_health::DeliveryHealth;
+use labels::{LoopLabels, OutcomeLabels, ReasonLabels, RequestLabels, RouteLabels, RuleLabels};
 pub use minutes::Minute;
 use minutes::Minutes;
+use pools::Pools;
+pub use process::host;
+use queues::Queues;
+use traces::Traces;
 
 /// Minimum time between two samples of the database, however often the metrics are scraped.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Timeout of a sample. If it expires, the scrape omits the metrics of the database.
 const SAMPLE_DEADLINE: Duration = Duration::from_secs(2);
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RequestLabels {
-    method: String,
-    /// Class of the route, never a raw path.
-    route: &'static str,
-    status: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ShardLabels {
-    shard: i64,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RuleLabels {
-    /// Name of a rate limit rule, or `block`.
-    rule: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LoopLabels {
-    r#loop: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
 
 /// Metrics of this node. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -70,10 +47,11 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Mutex<Registry>,
     requests: Family<RequestLabels, Counter>,
-    request_seconds: Histogram,
+    request_seconds: Family<RouteLabels, Histogram>,
     rate_limited: Family<RuleLabels, Counter>,
     connections: Gauge,
     connections_ended: Family<ReasonLabels, Counter>,
+    standby_reads: Family<OutcomeLabels, Counter>,
     commands: Counter,
     events: Counter,
     batch_commands: Histogram,
@@ -82,18 +60,20 @@ struct Inner {
     deliveries: Family<OutcomeLabels, Counter>,
     delivery_seconds: Histogram,
     deliveries_in_flight: Gauge,
+    webhooks_deactivated: Counter,
     fulfilled: Counter,
     mails: Family<OutcomeLabels, Counter>,
     stock_low: Gauge,
     tree_refusals: Counter,
     master_key_usable: Gauge,
-    queues: Mutex<Vec<(ShardId, QueueDepth)>>,
-    queue_depth: Family<ShardLabels, Gauge>,
+    queues: Queues,
     heartbeats: Heartbeats,
     heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
     backlog: BacklogMetrics,
     delivery_health: DeliveryHealth,
     minutes: Minutes,
+    pools: Pools,
+    traces: Traces,
     sampled: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -107,41 +87,27 @@ impl Drop for InFlight {
     }
 }
 
-/// Reads how many commands wait in a writer's queue.
-struct QueueDepth(Box<dyn Fn() -> usize + Send + Sync>);
-
-impl std::fmt::Debug for QueueDepth {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("QueueDepth").field(&self.0()).finish()
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::with_traces(Traces::default())
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let inner = Inner::default();
-        {
-            let mut registry = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.register_http(&mut registry);
-            inner.register_writer(&mut registry);
-            inner.register_deliveries(&mut registry);
-            inner.register_node(&mut registry);
-            inner.backlog.register(&mut registry);
-            inner.delivery_health.register(&mut registry);
-        }
-        Metrics(Arc::new(inner))
-    }
+/// Makes a histogram of times, from half a millisecond to half a minute.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_5, 2.0, 17))
 }
 
 impl Default for Inner {
     fn default() -> Inner {
-        let seconds = || Histogram::new(exponential_buckets(0.000_5, 2.0, 17));
         Inner {
-            registry: Mutex::new(Registry::with_prefix("ledger")),
+            registry: Mutex::default(),
             requests: Family::default(),
-            request_seconds: seconds(),
+            request_seconds: Family::new_with_constructor(seconds),
             rate_limited: Family::default(),
             connections: Gauge::default(),
             connections_ended: Family::default(),
+            standby_reads: Family::default(),
             commands: Counter::default(),
             events: Counter::default(),
             batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
@@ -150,18 +116,20 @@ impl Default for Inner {
             deliveries: Family::default(),
             delivery_seconds: seconds(),
             deliveries_in_flight: Gauge::default(),
+            webhooks_deactivated: Counter::default(),
             fulfilled: Counter::default(),
             mails: Family::default(),
             stock_low: Gauge::default(),
             tree_refusals: Counter::default(),
             master_key_usable: Gauge::default(),
-            queues: Mutex::default(),
-            queue_depth: Family::default(),
+            queues: Queues::default(),
             heartbeats: Heartbeats::default(),
             heartbeat_ages: Family::default(),
             backlog: BacklogMetrics::default(),
             delivery_health: DeliveryHealth::default(),
             minutes: Minutes::default(),
+            pools: Pools::default(),
+            traces: Traces::default(),
             sampled: tokio::sync::Mutex::default(),
         }
     }
@@ -170,7 +138,12 @@ impl Default for Inner {
 impl Inner {
     fn register_http(&self, registry: &mut Registry) {
         registry.register("http_requests", "Requests answered", self.requests.clone());
-        registry.register_with_unit("http_request", "Time to answer a request", Unit::Seconds, self.request_seconds.clone());
+        registry.register_with_unit(
+            "http_request",
+            "Time to answer a request, by route",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
         registry.register("rate_limited", "Requests refused with 429, by rule", self.rate_limited.clone());
         registry.register("client_connections", "Open connections of clients", self.connections.clone());
         for reason in ["idle", "slow_head", "slow_body", "slow_reader", "evicted", "refused"] {
@@ -180,6 +153,14 @@ impl Inner {
             "client_connections_ended",
             "Connections of clients that this node ended or refused, by reason",
             self.connections_ended.clone(),
+        );
+        for outcome in ["served", "behind", "unavailable", "suspended"] {
+            drop(self.standby_reads.get_or_create(&OutcomeLabels { outcome }));
+        }
+        registry.register(
+            "standby_reads",
+            "Requests whose reads the standby could serve, by outcome; those that it did not serve went to the primary",
+            self.standby_reads.clone(),
         );
     }
 
@@ -208,6 +189,11 @@ impl Inner {
             self.delivery_seconds.clone(),
         );
         registry.register("deliveries_in_flight", "Delivery attempts in flight", self.deliveries_in_flight.clone());
+        registry.register(
+            "webhooks_deactivated",
+            "Webhooks that this node switched off because they only failed for too long",
+            self.webhooks_deactivated.clone(),
+        );
     }
 
     /// Registers fulfilment, signing, keys and the progress of the node's loops.
@@ -232,7 +218,7 @@ impl Inner {
             "1 while the key file holds the current master key; at 0 the node claims no deliveries and seals nothing",
             self.master_key_usable.clone(),
         );
-        registry.register("writer_queue_depth", "Commands waiting for this node's writer", self.queue_depth.clone());
+        self.queues.register(registry);
         registry.register_with_unit(
             "loop_heartbeat_age",
             "Time since a loop of this node began its last round, zero while it waits for work",
@@ -243,9 +229,37 @@ impl Inner {
 }
 
 impl Metrics {
+    /// Creates the metrics of a node that exports these traces.
+    pub fn with_traces(traces: Traces) -> Metrics {
+        let inner = Inner { traces, ..Inner::default() };
+        {
+            let mut root = inner.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            process::register(&mut root);
+            let registry = root.sub_registry_with_prefix("ledger");
+            inner.register_http(registry);
+            inner.register_writer(registry);
+            inner.register_deliveries(registry);
+            inner.register_node(registry);
+            inner.backlog.register(registry);
+            inner.delivery_health.register(registry);
+            inner.pools.register(registry);
+        }
+        Metrics(Arc::new(inner))
+    }
+
+    /// Returns the traces of this node. They are here because every part that counts its work also has spans.
+    pub fn traces(&self) -> &Traces {
+        &self.0.traces
+    }
+
+    /// Shows the connections of a pool until it is dropped.
+    pub fn watch_pool(&self, pool: &PgPool) {
+        self.0.pools.watch(pool);
+    }
+
     /// Registers a writer's queue for the metric of its depth.
     pub fn watch_queue(&self, shard: ShardId, depth: impl Fn() -> usize + Send + Sync + 'static) {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((shard, QueueDepth(Box::new(depth))));
+        self.0.queues.watch(shard, depth);
     }
 
     /// Shows a rule of [`Metrics::rate_limited`] as 0 until it refuses something: a rate needs a zero to rise from.
@@ -260,7 +274,7 @@ impl Metrics {
 
     pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
         self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
-        self.0.request_seconds.observe(took.as_secs_f64());
+        self.0.request_seconds.get_or_create(&RouteLabels { route }).observe(took.as_secs_f64());
         self.0.minutes.count(|minute| {
             minute.requests += 1;
             minute.failures += u64::from(status >= 500);
@@ -281,6 +295,17 @@ impl Metrics {
     /// `evicted` or `refused`.
     pub fn connection_ended(&self, reason: &'static str) {
         self.0.connections_ended.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a request whose reads the standby serves.
+    pub fn read_from_standby(&self) {
+        self.0.standby_reads.get_or_create(&OutcomeLabels { outcome: "served" }).inc();
+    }
+
+    /// Counts a request whose reads go to the primary instead of the standby. `reason` is `behind`, `unavailable` or
+    /// `suspended`.
+    pub fn read_from_primary(&self, reason: &'static str) {
+        self.0.standby_reads.get_or_create(&OutcomeLabels { outcome: reason }).inc();
     }
 
     /// Counts a request refused with 429. `rule` is the name of a rate limit rule, or `block`.
@@ -341,8 +366,7 @@ impl Metrics {
 
     /// Returns the number of commands that wait in the queue of each shard's writer on this node.
     pub fn queue_depths(&self) -> Vec<(ShardId, usize)> {
-        let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.iter().map(|(shard, depth)| (*shard, depth.0())).collect()
+        self.0.queues.depths()
     }
 
     /// Sets the result of the delivery health check, up to a position of a shard's log.
@@ -368,6 +392,10 @@ impl Metrics {
     /// Counts an attempt to send a mail. `outcome` is `sent`, `failed` or `refused`.
     pub fn mail_attempted(&self, outcome: &'static str) {
         self.0.mails.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    pub fn webhook_deactivated(&self) {
+        self.0.webhooks_deactivated.inc();
     }
 
     /// Sets the number of denominations with low stock.
@@ -400,14 +428,12 @@ impl Metrics {
 
     /// Encodes the counters of this node and the last sample of the database.
     fn text(&self) -> Result<String, std::fmt::Error> {
-        for (shard, depth) in self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let gauge = self.0.queue_depth.get_or_create(&ShardLabels { shard: (*shard).into() });
-            gauge.set(i64::try_from(depth.0()).unwrap_or(i64::MAX));
-        }
+        self.0.queues.sample();
         self.0.heartbeat_ages.clear(); // removes loops that have ended
         for pulse in self.0.heartbeats.pulses() {
             self.0.heartbeat_ages.get_or_create(&LoopLabels { r#loop: pulse.name }).set(pulse.age.as_secs_f64());
         }
+        self.0.pools.sample();
         let mut text = String::new();
         encode(&mut text, &self.0.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(text)

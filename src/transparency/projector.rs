@@ -19,8 +19,8 @@ use super::signer::{Origin, Signer};
 use super::signer_state::{Remembered, SignerState, SignerStateError};
 use super::store::{self, Published};
 use super::{Refusal, TreeError};
-use crate::ledger::{Ledger, connect, nodes, reader};
-use crate::telemetry::Metrics;
+use crate::ledger::{Ledger, connect, reader};
+use crate::telemetry::{self, Metrics};
 
 /// Number of events in a page, and the largest number in one step.
 const PAGE_EVENTS: u64 = 4_096;
@@ -80,7 +80,7 @@ impl TreeProjector {
             dedicated: connect::tree(options),
             signer,
             origin,
-            me: Identity { node: state.id(), host: nodes::host() },
+            me: Identity { node: state.id(), host: telemetry::host() },
             state,
             standing: Standing::default(),
             metrics,

@@ -1,31 +1,9 @@
 //! The access log has one line per request.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
 
+use crate::support::lines::Logged;
 use crate::support::node::{Client, Node};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    /// Returns the text that was logged since the last call.
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-    }
-}
 
 // A single thread, so that everything it logs belongs to this test.
 #[tokio::test]
@@ -34,21 +12,15 @@ async fn a_line_says_who_called_and_shows_no_secret() {
     let client = node.account("Acme").await;
     let user = node.user(client.account_id, "owner").await;
     let wrong = Client { secret: "0".repeat(64), ..client.clone() };
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().json().with_env_filter("off,access=info").with_writer(move || writer.clone());
-    let _logging = tracing::subscriber::set_default(subscriber.finish());
-    // With only one subscriber, tracing lets whichever thread comes first decide whether a line is wanted, and that
-    // thread may belong to another test.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let logged = Logged::begin("off,access=info");
     let secrets = [&client.secret, &wrong.secret, &user.access_token, &user.cookie];
 
     let fields = || {
-        let text = lines.take();
+        let (lines, text) = logged.take();
         assert!(!text.contains(&client.key[..9]), "more of the key is shown than allowed: {text}");
         assert!(secrets.iter().all(|secret| !text.contains(secret.as_str())), "{text}");
-        assert_eq!(text.lines().count(), 1, "{text}");
-        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(lines.len(), 1, "{text}");
+        let line = &lines[0];
         (line["fields"]["status"].clone(), line["fields"]["caller"].clone(), line["fields"]["api_key"].clone())
     };
     let prefix = json!(client.key[..8]);

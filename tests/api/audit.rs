@@ -1,8 +1,13 @@
 //! `GET /admin/v1/audit`: who did what, by actor, subject, account and type.
 
-use rewards_ledger::access::Role;
+use std::collections::BTreeSet;
+
+use ledger_events::{AccountId, UserId};
+use rewards_ledger::access::{Role, two_factor};
+use rewards_ledger::ledger::commands;
 use serde_json::{Value, json};
 
+use crate::support::ledger::run;
 use crate::support::node::Node;
 use crate::support::wait::until;
 
@@ -49,6 +54,7 @@ async fn the_audit_says_who_did_what() {
     assert_eq!(told(&page("actor=fulfilment&limit=100").await).len(), 2);
     assert!(told(&page("until=2000-01-01T00:00:00Z").await).is_empty());
     assert_eq!(told(&page("since=2000-01-01T00:00:00Z&limit=1").await), [created]);
+    assert!(told(&page("since=2100-01-01T00:00:00Z").await).is_empty());
 
     // Page by page, every event comes once.
     let (mut before, mut all) = (String::new(), vec![]);
@@ -67,6 +73,49 @@ async fn the_audit_says_who_did_what() {
     {
         audit(query).await.refused(400, "E_VALIDATION_FAILURE");
     }
+}
+
+#[tokio::test]
+async fn every_kind_of_a_shown_secret_is_a_reveal() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    let kim = node.console_user(Role::Auditor).await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order).await;
+    node.client(&setup.client, "GET", &format!("/orders/{order}/vouchers"), Value::Null).await.data(200);
+    let hook = json!({"name": "Shop", "url": "https://shop.example/a", "events": ["order.created"]});
+    let hook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    node.client(&setup.client, "PUT", &format!("/webhooks/{hook}"), json!({"name": "Till"})).await;
+    node.client(&setup.client, "POST", &format!("/webhooks/{hook}/rotate-token"), json!({})).await.data(200);
+    let rotated = node.head().await;
+    node.operator("POST", "/operator-tokens", json!({"name": "a program", "role": "auditor"})).await.data(201);
+    let key = format!("/credentials/{}", setup.client.credential_id);
+    node.operator("PUT", &key, json!({"hmac_required": true})).await.data(200);
+    let (secret, step, recovery_codes) = (two_factor::generate_secret(), 1, vec![]);
+    let enable = commands::EnableOperatorTwoFactor { id: kim.id, secret, step, recovery_codes, session_id: 0 };
+    run(&node.ledger, enable).await;
+    let (account_id, user_id) = (AccountId(owner.account_id), UserId(owner.id));
+    let (secret, recovery_codes, kept_session) = (two_factor::generate_secret(), vec![], 0);
+    run(&node.ledger, commands::EnableTwoFactor { account_id, user_id, secret, step, recovery_codes, kept_session }).await;
+
+    let reveals = all(&node, "&reveals=true").await;
+    let kinds: BTreeSet<&str> = reveals.iter().map(|entry| entry["type"].as_str().unwrap()).collect();
+    let expected = [
+        "CredentialIssued",
+        "OperatorTokenIssued",
+        "OperatorTwoFactorEnabled",
+        "SigningSecretRotated",
+        "UserTwoFactorEnabled",
+        "VouchersRevealed",
+        "WebhookRegistered",
+        "WebhookUpdated",
+    ];
+    assert_eq!(kinds, BTreeSet::from(expected));
+    // A change of the name shows nothing.
+    let updates = reveals.iter().filter(|entry| entry["type"] == "WebhookUpdated").map(|entry| &entry["position"]);
+    assert_eq!(updates.collect::<Vec<_>>(), [&json!(rotated)]);
 }
 
 /// Returns all actions that meet a query, the newest first, page by page.

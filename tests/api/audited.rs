@@ -10,13 +10,13 @@ use ledger_events::wallet::Direction;
 use ledger_events::{Actor, WalletId};
 use rewards_ledger::access::{Role, two_factor};
 use rewards_ledger::api;
-use rewards_ledger::ledger::{CommandResult, FIRST_SHARD, Origin, commands};
+use rewards_ledger::ledger::{CommandResult, Origin, commands};
 use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 
 use super::images::PNG;
 use super::routes::{Things, world};
-use crate::support::ledger::run;
+use crate::support::ledger::{execute, run};
 use crate::support::node::{Node, product};
 
 enum Body {
@@ -189,7 +189,7 @@ async fn requested(node: &Node, wallet_id: i64, operator: i64) -> i64 {
     let limits = Arc::new("1".parse().unwrap());
     let command = commands::Supervise { change: commands::MoneyChange::Adjust(adjust), limits };
     let origin = Origin { actor: Actor::Operator(operator), request_id: "test".to_owned() };
-    let CommandResult::Approval(view) = node.ledger.execute(FIRST_SHARD, command, origin).await.unwrap() else { panic!() };
+    let CommandResult::Approval(view) = execute(&node.ledger, command, origin).await.unwrap() else { panic!() };
     view.approval.id.0
 }
 

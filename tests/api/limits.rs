@@ -284,6 +284,20 @@ async fn an_operator_lifts_a_block() {
 }
 
 #[tokio::test]
+async fn forms_of_the_portal_are_counted_by_user_and_not_by_address() {
+    let node = Node::with_limits(limits("portal=1/1h")).await;
+    let account = node.account("Acme").await.account_id;
+    let (ada, bob) = (node.user(account, "owner").await, node.user(account, "owner").await);
+    for (user, guest, status) in [(&ada, "a", 200), (&ada, "b", 429), (&bob, "c", 200)] {
+        let form = node.request("POST", "/portal/team/invitations").header("Cookie", &user.cookie).header("Origin", node.url());
+        let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+        // The answer to a form that succeeds leads to a page, which is counted as another request than a form.
+        let answer = node.send(form.body(format!("email={guest}%40example.com&role=viewer"))).await;
+        assert_eq!(answer.status, status, "{guest}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn refreshes_and_the_portal_have_limits_of_their_own() {
     let node = Node::with_limits(limits("refresh=2/60s,portal=1/1h")).await;
     let post = async |path: &str| {

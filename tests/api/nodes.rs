@@ -4,8 +4,9 @@ use ledger_events::Actor;
 use rewards_ledger::access::Role;
 use rewards_ledger::audit::runner::Runner;
 use rewards_ledger::audit::runs::{self, GivenUp, Kind, Outcome};
-use rewards_ledger::audit::{Rebuild, rebuild};
+use rewards_ledger::audit::{Progress, Rebuild, rebuild};
 use rewards_ledger::ledger::nodes;
+use rewards_ledger::telemetry;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,7 @@ async fn every_node_shows_its_heartbeats_until_it_stops() {
     let state = operations(&node).await;
     let shown = &state["nodes"][0];
     assert_eq!((&shown["condition"], &shown["roles"]), (&json!("running"), &json!(["api", "delivery"])));
-    assert_eq!((&shown["host"], &shown["version"]), (&json!(nodes::host()), &json!(env!("CARGO_PKG_VERSION"))));
+    assert_eq!((&shown["host"], &shown["version"]), (&json!(telemetry::host()), &json!(env!("CARGO_PKG_VERSION"))));
     assert_eq!((&shown["stopped_at"], &shown["stalled_loops"]), (&Value::Null, &json!([])));
     let sum = |name: &str| state["minutes"].as_array().unwrap().iter().map(|minute| minute[name].as_i64().unwrap()).sum::<i64>();
     assert_eq!(sum("events"), node.head().await, "the minutes of all nodes have those of this one");
@@ -114,6 +115,29 @@ async fn a_verification_that_an_operator_starts_reports_its_result() {
     let ids: Vec<_> = runs["audit_runs"].as_array().unwrap().iter().map(|run| run["id"].clone()).collect();
     assert_eq!(ids, [wrong["id"].clone(), clean["id"].clone()], "the newest first");
     node.operator("GET", "/audit-runs/999", Value::Null).await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_run_shows_its_progress() {
+    let node = Node::start().await;
+    for kind in [Kind::Verify, Kind::Rebuild("orders")] {
+        let id = runs::begin(node.ledger.pool(), kind).await.unwrap();
+        let progress = Progress { stage: "events", shard: 1, done: 5, total: 9 };
+        let (_sender, receiver) = watch::channel(Some(progress));
+        let (end, ended) = oneshot::channel::<()>();
+        let pool = node.ledger.pool().clone();
+        let work = tokio::spawn(async move { runs::follow(&pool, id, receiver, ended).await });
+        let mut run = Value::Null;
+        until("the run shows its progress", async || {
+            run = node.operator("GET", &format!("/audit-runs/{id}"), Value::Null).await.data(200);
+            !run["stage"].is_null()
+        })
+        .await;
+        assert_eq!((&run["stage"], &run["shard_id"]), (&json!("events"), &json!(1)), "{run}");
+        assert_eq!((&run["done"], &run["total"]), (&json!(5), &json!(9)), "{run}");
+        end.send(()).unwrap();
+        work.await.unwrap().unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

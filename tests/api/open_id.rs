@@ -4,6 +4,7 @@ use rewards_ledger::audit::verify_with;
 use serde_json::{Value, json};
 
 use crate::support::ledger::keyring;
+use crate::support::lines::Logged;
 use crate::support::node::Node;
 use crate::support::open_id::{Browser, Page, Provider};
 use crate::support::wait::until;
@@ -19,6 +20,29 @@ async fn sign_in(node: &Node) -> (Page, String) {
     let mut browser = Browser::new();
     let page = browser.open(&start(node)).await;
     (page, browser.cookie_header(node.url()))
+}
+
+/// A sign-in is in the audit log with its operator, and so is a failed one.
+#[tokio::test]
+async fn a_sign_in_through_the_provider_is_in_the_audit_log() {
+    let Some(mut provider) = Provider::start().await else { return };
+    let node = provider.node().await;
+    provider.account(ada("finance")).await;
+    let logged = Logged::begin("off,audit=info");
+    let told = || {
+        let (lines, text) = logged.take();
+        assert!(!text.contains("ada@example.com") && !text.contains("code="), "{text}");
+        lines.iter().map(|line| line["fields"].clone()).filter(|line| line["path"] == CALLBACK).collect::<Vec<_>>()
+    };
+    let (_, cookie) = sign_in(&node).await;
+    let line = told().pop().unwrap();
+    let operator = format!("operator {}", session(&node, &cookie).await["operator_id"]);
+    let expected = (&json!("sign_in"), &json!(operator), &json!(true));
+    assert_eq!((&line["kind"], &line["caller"], &line["is_successful"]), expected);
+    provider.account(json!({"sub": "subject-8", "email": "eve@example.com"})).await;
+    sign_in(&node).await;
+    let line = told().pop().unwrap();
+    assert_eq!((&line["kind"], &line["caller"], &line["is_successful"]), (&json!("sign_in"), &Value::Null, &json!(false)));
 }
 
 async fn session(node: &Node, cookie: &str) -> Value {

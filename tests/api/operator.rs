@@ -174,3 +174,26 @@ async fn orders_of_any_account_are_found_and_cancelled() {
     node.operator("POST", &format!("{path}/cancel"), Value::Null).await.refused(409, "E_ORDER_NOT_CANCELLABLE");
     node.operator("GET", "/orders/999999", Value::Null).await.refused(404, "E_NOT_FOUND");
 }
+
+#[tokio::test]
+async fn a_page_of_all_orders_begins_before_an_order() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let body = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let mut placed = vec![];
+    for _ in 0..3 {
+        placed.push(node.client(&setup.client, "POST", "/orders", body.clone()).await.data(201)["id"].as_i64().unwrap());
+    }
+    let listed = async |query: &str| {
+        let answer = node.operator("GET", &format!("/orders?limit=2{query}"), Value::Null).await;
+        assert_eq!(answer.header("x-total-count"), "3", "{query}");
+        let orders = answer.data(200)["orders"].as_array().unwrap().clone();
+        orders.iter().map(|order| order["id"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("").await, [placed[2], placed[1]]);
+    assert_eq!(listed(&format!("&before={}", placed[1])).await, [placed[0]]);
+    assert_eq!(listed(&format!("&before={}", placed[0])).await, [0; 0]);
+    for query in ["before=999999", "before=1&page=1", "before=1&account_id=1", "before=1&client_reference=a"] {
+        node.operator("GET", &format!("/orders?{query}"), Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+}

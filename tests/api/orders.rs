@@ -58,7 +58,7 @@ async fn an_order_is_placed_delivered_and_its_codes_are_read() {
     let first = &codes["vouchers"][0];
     let reference = &item["vouchers"][0]["voucher_reference_number"];
     let expected = json!({
-        "voucher_reference_number": reference, "card_number": "card-1", "pin": "1234", "claim_url": null, "expires_on": null
+        "voucher_reference_number": reference, "card_number": "card-1", "pin": "pin-1", "claim_url": null, "expires_on": null
     });
     assert_eq!(first, &expected);
     assert_eq!(node.head().await, head + 1, "the read of the codes is in the log");

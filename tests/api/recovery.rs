@@ -188,6 +188,20 @@ async fn a_mail_whose_recipient_is_refused_for_good_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_mail_to_an_address_that_no_mail_can_have_is_given_up() {
+    let node = Node::start().await;
+    let client = node.account("Acme").await;
+    let email = "jo<b>@example.com";
+    let user = json!({"email": email, "password": PASSWORD, "role": "viewer"});
+    node.operator("POST", &format!("/accounts/{}/users", client.account_id), user).await.data(201);
+    let server = SmtpServer::start().await;
+    request_reset(&node, email).await.data(200);
+    assert_eq!(execute(&node, "UPDATE vault.mails SET due_at = now()").await, 1);
+    assert_eq!(server.deliver(&node).await, []);
+    assert_eq!(execute(&node, "UPDATE vault.mails SET due_at = now()").await, 0);
+}
+
+#[tokio::test]
 async fn the_error_of_a_refused_mail_does_not_name_its_recipient() {
     let (node, user) = with_user("viewer").await;
     let server = SmtpServer::start().await;

@@ -33,7 +33,7 @@ async fn a_webhook_is_created_changed_and_deleted() {
     let view = node.client(&client, "GET", &path, Value::Null).await.data(200);
     let expected = json!({
         "id": created["id"], "name": "Shop", "url": "https://example.com/hook", "events": ["order.delivered", "order.created"],
-        "credential_id": null, "header_names": [], "is_active": true, "created_at": created["created_at"],
+        "credential_id": null, "header_names": [], "is_active": true, "deactivation": null, "created_at": created["created_at"],
         "updated_at": created["created_at"],
     });
     assert_eq!(view, expected);
@@ -211,10 +211,11 @@ async fn deliveries_are_listed_and_found() {
     let created = &deliveries[1];
     let expected = json!({
         "id": created["id"], "webhook_url_id": webhook["id"], "order_id": order["id"], "event_type": "order.created",
-        "event_id": created["event_id"], "payload": created["payload"], "status": "pending", "attempt_count": 0, "max_attempts": 5,
+        "event_id": created["event_id"], "sequence": created["sequence"], "payload": created["payload"], "status": "pending", "attempt_count": 0, "max_attempts": 5,
         "response_status": null, "response_time_ms": null, "delivered_at": null, "created_at": created["created_at"],
     });
     assert_eq!(created, &expected);
+    assert!(deliveries[0]["sequence"].as_i64() > created["sequence"].as_i64(), "{deliveries}");
     assert_eq!(created["payload"]["event_id"], created["event_id"]);
     assert_eq!(created["payload"]["data"]["amount"], "10.00");
 
@@ -239,7 +240,7 @@ async fn deliveries_are_listed_and_found() {
     assert_eq!((&detail["id"], &detail["payload"]), (&created["id"], &created["payload"]));
     assert_eq!((&detail["response_body"], &detail["attempts"]), (&Value::Null, &json!([])));
     assert!(detail["next_attempt_at"].is_string());
-    assert_eq!(detail.as_object().unwrap().len(), 16);
+    assert_eq!(detail.as_object().unwrap().len(), 17);
     // A name is not accepted in place of an id.
     node.client(client, "PUT", "/webhooks/deliveries", json!({"name": "x"})).await.refused(405, "E_METHOD_NOT_ALLOWED");
 }

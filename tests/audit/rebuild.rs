@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 26] = [
+const TABLES: [&str; 27] = [
     "accounts",
     "credentials",
     "credential_restrictions",
@@ -20,6 +20,7 @@ const TABLES: [&str; 26] = [
     "wallet_transactions",
     "webhooks",
     "webhook_subscriptions",
+    "webhook_deactivations",
     "webhook_replays",
     "beneficiaries",
     "payouts",

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{directory, err, out, program, run};
+use super::{directory, err, out, outbox_shows, program, run};
 use crate::support::program::DEADLINE;
 
 #[tokio::test]
@@ -107,12 +107,30 @@ async fn the_links_sign_in_and_lead_to_the_story(told: &str) {
         assert_eq!((status, headers["location"].to_str().unwrap()), (303, &*format!("/{pages}")), "{link}");
         let cookie = headers["set-cookie"].to_str().unwrap().split(';').next().unwrap();
         let base = link.split_once(&format!("/{pages}/demo")).unwrap().0;
-        for (path, texts) in [(format!("/{pages}"), &["Sign out"][..]), (page.to_owned(), texts)] {
+        let mut shown = vec![(format!("/{pages}"), &["Sign out"][..]), (page.to_owned(), texts)];
+        if pages == "portal" {
+            shown.push(("/portal/outbox".to_owned(), &["<h1>Outbox</h1>"][..]));
+        }
+        for (path, texts) in shown {
             let shown = http.get(format!("{base}{path}")).header("Cookie", cookie).send().await.unwrap();
             assert_eq!(shown.status(), 200, "{path}");
             let shown = shown.text().await.unwrap();
             let missing: Vec<_> = texts.iter().filter(|text| !shown.contains(**text)).collect();
             assert!(missing.is_empty(), "{path} does not show {missing:?}: {shown}");
         }
+        if pages == "portal" {
+            an_invitation_appears_in_the_outbox(&http, base, cookie).await;
+        }
     }
+}
+
+/// Invites somebody as the portal's user, and finds the mail on the page of sent mails.
+async fn an_invitation_appears_in_the_outbox(http: &reqwest::Client, base: &str, cookie: &str) {
+    let invitation = http.post(format!("{base}/portal/team/invitations")).header("Cookie", cookie).header("Origin", base);
+    let invitation = invitation.header("Content-Type", "application/x-www-form-urlencoded");
+    let invited = invitation.body("email=ada@example.com&role=viewer").send().await.unwrap();
+    let (status, headers) = (invited.status().as_u16(), invited.headers().clone());
+    assert_eq!(status, 303, "{}", invited.text().await.unwrap());
+    assert_eq!(headers["location"], "/portal/team?done=invited");
+    outbox_shows(base, cookie, &["ada@example.com", "Invitation to ", "/portal/accept-invitation?token="]).await;
 }

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Child;
 
-use super::{directory, err, out, program, run};
+use super::{directory, err, out, outbox_shows, program, run};
+use crate::support::mail::SmtpServer;
 use crate::support::program::{DEADLINE, write_private};
+use crate::support::wait::until;
 
 /// A running sandbox, once it is ready.
 struct Sandbox {
@@ -178,6 +180,58 @@ async fn a_start_after_an_interrupted_one_creates_another_account_and_prints_its
     let refused: Value = serde_json::from_str(&out(&refused)).unwrap();
     let attempts = client(&["call", "GET", &format!("/api/v1/webhooks/deliveries/{}", refused["id"])]).await;
     assert!(out(&attempts).contains("the host's address is not allowed"), "{}", out(&attempts));
+    sandbox.stop().await;
+}
+
+/// Requests the reset of the password of a sandbox's portal user. Returns what the sandbox has printed.
+async fn request_reset(sandbox: &mut Sandbox) -> Value {
+    let kit: Value = serde_json::from_str(&sandbox.line().await).unwrap();
+    let request = reqwest::Client::new().post(format!("{}/auth/password-reset", kit["url"].as_str().unwrap()));
+    assert_eq!(request.json(&json!({"email": kit["portal_email"]})).send().await.unwrap().status(), 200);
+    kit
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mails_of_a_node_without_a_server_become_files_in_its_data_directory_and_stand_in_its_outbox() {
+    let directory = directory();
+    let mut sandbox = Sandbox::start(directory.path(), &["--json"]).await;
+    let kit = request_reset(&mut sandbox).await;
+    let text = |name: &str| kit[name].as_str().unwrap();
+    let email = text("portal_email");
+    let mails = || -> Vec<String> {
+        let Ok(files) = std::fs::read_dir(directory.path().join("outbox")) else { return vec![] };
+        let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "eml"));
+        paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    };
+    until("the mail is a file", async || !mails().is_empty()).await;
+    let mails = mails();
+    assert!(mails.len() == 1 && mails[0].contains(email) && mails[0].contains("/portal/reset-password?token="), "{mails:?}");
+
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let entered = http.get(text("portal_link")).send().await.unwrap();
+    let cookie = entered.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    outbox_shows(text("url"), cookie, &[email, "Reset your password for ", "/portal/reset-password?token="]).await;
+    sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mails_of_a_node_with_a_server_reach_the_server() {
+    let directory = directory();
+    let server = SmtpServer::start().await;
+    let url = server.url();
+    let arguments = ["--json", "--smtp-url", &url, "--mail-from", "Rewards <rewards@example.com>"];
+    let mut sandbox = Sandbox::start(directory.path(), &arguments).await;
+    let kit = request_reset(&mut sandbox).await;
+    let email = kit["portal_email"].as_str().unwrap();
+    let mut received = vec![];
+    until("the mail has arrived", async || {
+        received.extend(server.take());
+        !received.is_empty()
+    })
+    .await;
+    assert_eq!((received[0].to.as_str(), received[0].from.as_str()), (email, "rewards@example.com"));
+    assert!(!received[0].token().is_empty());
+    assert!(!directory.path().join("outbox").exists(), "no mail is a file");
     sandbox.stop().await;
 }
 

@@ -51,6 +51,22 @@ async fn mails_must_not_link_to_a_portal_that_is_not_there() {
 }
 
 #[tokio::test]
+async fn failing_webhooks_are_looked_for_only_with_the_setting() {
+    let database = postgres::database().await;
+    for (arguments, looks) in [(&[][..], false), (&["--deactivate-webhooks-after", "5d"][..], true)] {
+        let node = Program::start(&database.url, arguments).await;
+        let mut ready = String::new();
+        // The loop of replays starts last.
+        until("the loops run", async || {
+            ready = reqwest::get(format!("{}/readyz", node.url())).await.unwrap().text().await.unwrap();
+            ready.contains("replays") && ready.contains("failing webhooks") >= looks
+        })
+        .await;
+        assert_eq!(ready.contains("failing webhooks"), looks, "{ready}");
+    }
+}
+
+#[tokio::test]
 async fn an_operators_work_in_the_shell_is_in_the_log() {
     let (directory, database) = (directory(), postgres::database().await);
     let mut served = Program::start(&database.url, &[]).await;
@@ -164,6 +180,25 @@ async fn requests_accepted_before_sigterm_are_answered() {
     assert!(refused.is_err(), "the node no longer listens");
     let accounts: i64 = sqlx::query_scalar("SELECT count(*) FROM accounts").fetch_one(&mut connection).await.unwrap();
     assert_eq!(accounts, 8);
+}
+
+#[tokio::test]
+async fn a_node_that_stops_is_not_ready_but_answers_for_the_configured_time() {
+    let database = postgres::database().await;
+    let mut served = Program::start(&database.url, &["--shutdown-delay", "1h"]).await;
+    let get = async |path: &str| reqwest::get(format!("{}{path}", served.url())).await.unwrap();
+    assert_eq!(get("/readyz").await.status(), 200);
+    assert_eq!(get("/healthz").await.headers().get("Connection"), None);
+    served.signal(Signal::SIGTERM);
+    until("the node is not ready", async || get("/readyz").await.status() == 503).await;
+    assert!(get("/readyz").await.text().await.unwrap().contains("This node is stopping."));
+    let answer = get("/healthz").await;
+    assert_eq!((answer.status().as_u16(), answer.headers()["Connection"].to_str().unwrap()), (200, "close"));
+    let client = served.client("10.00").await;
+    assert!(client.account_id > 0, "it takes commands");
+    // A second signal ends it at once.
+    served.signal(Signal::SIGTERM);
+    assert_eq!(served.ended().await.code(), Some(128 + 15));
 }
 
 /// At the signal, one order is being written to the database and the others are decided.

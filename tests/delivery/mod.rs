@@ -2,6 +2,7 @@
 
 mod bounds;
 mod codes;
+mod failing;
 mod fairness;
 mod further;
 mod hostile;

@@ -1,7 +1,7 @@
 //! Verification of deliveries by independent implementations, Python's `hmac` and Node's `crypto`, on the raw bytes
 //! that arrived.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;
 
 use ledger_events::webhook::WebhookEventType;
@@ -65,7 +65,7 @@ fn assert_headers(received: &Received) {
     let (required, optional): (Vec<&Value>, Vec<&Value>) =
         operation["parameters"].as_array().unwrap().iter().partition(|parameter| parameter["required"] == true);
     // Only a rotation asks for this one.
-    assert_eq!(optional.iter().map(|parameter| &parameter["name"]).collect::<Vec<_>>(), ["X-Signature-Previous"]);
+    assert_eq!(optional.iter().map(|parameter| &parameter["name"]).collect::<Vec<_>>(), ["X-Signature-Previous", "traceparent"]);
     let published = required.into_iter().map(|parameter| {
         assert_eq!(parameter["in"], "header", "{parameter}");
         let name = parameter["name"].as_str().unwrap().to_ascii_lowercase();
@@ -115,6 +115,7 @@ async fn python_and_node_verify_what_arrives() {
     }
     assert_ne!(seen[0].request_id(), seen[1].request_id());
     assert_eq!(seen[0].event_id(), seen[1].event_id());
+    assert_eq!(seen[0].sequence(), seen[1].sequence());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,13 +131,20 @@ async fn every_type_arrives_as_published_and_python_and_node_verify_it() {
     shop.project().await;
     let sent = shop.worker(&receiver, DEADLINE).once().await.unwrap().delivered;
     let mut types = HashSet::new();
+    let mut of_part = BTreeMap::new();
     for _ in 0..sent {
         let received = arrived.recv().await.unwrap();
         assert_headers(&received);
         received.verify(&token, chrono::Utc::now().timestamp()).unwrap();
         verify_elsewhere(&received, &token).await;
         types.insert(received.event_type().unwrap().to_owned());
+        let envelope: Value = serde_json::from_slice(&received.body).unwrap();
+        if envelope["data"]["id"] == part.0 {
+            of_part.insert(received.sequence().unwrap(), received.event_type().unwrap().to_owned());
+        }
     }
+    let in_sequence: Vec<&str> = of_part.values().map(String::as_str).collect();
+    assert_eq!(in_sequence, ["order.created", "order.pending", "order.partially_delivered", "order.cancelled"]);
     assert_eq!(types, HashSet::from(WebhookEventType::OF_ORDERS.map(|event| event.as_str().to_owned())));
 }
 

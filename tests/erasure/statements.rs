@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::traces::{Traces, admin};
 use super::{MARKER, erase, refused, shell, sound};
-use crate::support::ledger::{SHARD, keyring, origin};
+use crate::support::ledger::{SHARD, execute, keyring, origin};
 use crate::support::node::{Node, Setup};
 
 const STATEMENTS: &str = "/reconciliation/statements";
@@ -178,7 +178,7 @@ async fn lines_that_no_event_imported_are_deleted_by_finish() {
     assert_eq!(finish().await["lines_never_imported"], 0);
 
     let head = node.head().await;
-    let refused = node.ledger.execute(SHARD, Command::ImportStatement(ImportStatement(stored)), origin()).await;
+    let refused = execute(&node.ledger, Command::ImportStatement(ImportStatement(stored)), origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{refused:?}");
     assert_eq!(node.head().await, head);
     let again = import(&node, &csv).await["id"].as_i64().unwrap();

@@ -28,7 +28,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and all tables derived from it.
-const DERIVED: [&str; 28] = [
+const DERIVED: [&str; 29] = [
     "events",
     "accounts",
     "credentials",
@@ -41,6 +41,7 @@ const DERIVED: [&str; 28] = [
     "wallet_transactions",
     "webhooks",
     "webhook_subscriptions",
+    "webhook_deactivations",
     "webhook_replays",
     "beneficiaries",
     "payouts",

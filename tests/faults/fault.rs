@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::cluster::Cluster;
 use super::network::Machine;
+use crate::support::random::Random;
 
 /// Part of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +36,6 @@ pub struct Fault {
     pub part: Part,
     pub harm: Harm,
     pub lasts: Duration,
-}
-
-/// Pseudo-random numbers from a seed (SplitMix64), so that a run can be repeated.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
 }
 
 /// Returns each fault once. Patroni has no address of its own that could be silenced apart from its Postgres.

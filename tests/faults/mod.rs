@@ -17,8 +17,10 @@ use serde_json::json;
 
 use check::HEARD;
 use cluster::Cluster;
-use fault::{Fault, Random, schedule};
+use fault::{Fault, schedule};
 use load::{Acknowledgements, Caller, Lane};
+
+use crate::support::random::Random;
 
 /// Programs that this test needs, each with its Debian package.
 const NEEDED: [(&str, &str); 6] = [

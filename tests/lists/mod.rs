@@ -13,7 +13,7 @@ use ledger_events::{AccountId, OrderId, ProductId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use ledger_projections::listing::maintain::CountStep;
 use ledger_projections::listing::pages::Thresholds;
-use ledger_projections::orders::OrderFilter;
+use ledger_projections::orders::{OrderFilter, PlacedOrder};
 use ledger_projections::page::Page;
 use ledger_projections::state::{all, select};
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
@@ -29,9 +29,11 @@ use crate::support::shop::{SHARD, Shop, deliveries_of};
 const STATUSES: [OrderStatus; 5] =
     [OrderStatus::Pending, OrderStatus::Delayed, OrderStatus::PartiallyDelivered, OrderStatus::Delivered, OrderStatus::Cancelled];
 
-/// Returns the default thresholds, and thresholds that every list exceeds, which select the other ways of finding pages.
-fn ways() -> [Thresholds; 2] {
-    [Thresholds::default(), Thresholds { uncounted: -1, merged_groups: 0, pending: 0, skipped: -1_000_000 }]
+/// Returns the default thresholds, and thresholds that every list exceeds, which select the other ways of finding pages: with
+/// and without the stored counts.
+fn ways() -> [Thresholds; 3] {
+    let exceeded = Thresholds { merged_groups: 0, pending: 0, skipped: -1_000_000, ..Thresholds::default() };
+    [Thresholds::default(), exceeded, Thresholds { uncounted: -1, ..exceeded }]
 }
 
 impl Shop {
@@ -80,6 +82,21 @@ impl Shop {
         }
     }
 
+    /// Walks over a list of all accounts: each page begins before the last order of the one before.
+    async fn walk_by_order(&self, filter: &OrderFilter, size: i64) {
+        let expected = self.expected(filter).await;
+        let (mut filter, mut walked) = (filter.clone(), vec![]);
+        loop {
+            let listed = reader::list_orders(self.pool(), SHARD, &filter, Page { number: 1, size }).await.unwrap();
+            assert_eq!(listed.total, expected.len() as i64, "{filter:?}");
+            let Some(last) = listed.rows.last() else { break };
+            let (position, created_at) = (last.placed_position, last.created_at);
+            filter.before = Some(PlacedOrder { shard: SHARD, position, created_at });
+            walked.extend(listed.rows.iter().map(|order| order.id));
+        }
+        assert!(walked == expected, "{filter:?}: {} orders, {} expected", walked.len(), expected.len());
+    }
+
     /// Walks over all pages of deliveries, and one more, with each of these thresholds.
     async fn walk_deliveries(&self, filter: &DeliveryFilter, size: i64, ways: &[Thresholds]) {
         let expected: Vec<i64> = sqlx::query_scalar(
@@ -123,6 +140,13 @@ impl Shop {
         // Over all accounts, as operators query.
         let of_all = OrderFilter { account_id: None, ..all.clone() };
         let dated_of_all = OrderFilter { account_id: None, ..dated.clone() };
+        let moment = between.0 + TimeDelta::milliseconds(1);
+        for (created_from, created_to) in [(from, None), (None, to), (to, from), (None, from), (to, None), (from, Some(moment))] {
+            filters.push(OrderFilter { created_from, created_to, ..of_all.clone() });
+        }
+        for base in [of_all.clone(), dated_of_all.clone(), OrderFilter { status: Some(STATUSES[0]), ..dated_of_all.clone() }] {
+            self.walk_by_order(&base, 31).await;
+        }
         for base in [all, dated, of_all, dated_of_all] {
             filters.extend(products.map(|id| OrderFilter { product_id: Some(id), ..base.clone() }));
             for status in STATUSES.map(Some) {

@@ -47,6 +47,7 @@ async fn an_operator_signs_in_with_a_second_factor() {
         browser.sees("The second factor is enrolled.").await;
         check(&browser, "the recovery codes").await;
         let recovery = browser.text("(//main//li//code)[1]").await;
+        let other_recovery = browser.text("(//main//li//code)[2]").await;
         browser.press("Sign out").await;
         sign_in(&browser, &user.email, "").await;
         browser.find("//*[@role='alert']").await;
@@ -54,6 +55,20 @@ async fn an_operator_signs_in_with_a_second_factor() {
         sign_in(&browser, &user.email, &recovery).await;
         browser.find("//h1[text()='Overview']").await;
         check(&browser, "the console's overview").await;
+        browser.press("Your sign-in").await;
+        browser.press("Remove the second factor").await;
+        browser.fill("Code", &recovery).await;
+        browser.click("//button[text()='Remove the second factor']").await;
+        browser.find("//*[@role='alert']").await;
+        browser.logs_refusal(400).await;
+        check(&browser, "a code that is used").await;
+        browser.fill("Code", &other_recovery).await;
+        browser.click("//button[text()='Remove the second factor']").await;
+        browser.sees("The change is saved.").await;
+        browser.find("//dd[normalize-space()='not enrolled']").await;
+        browser.press("Sign out").await;
+        sign_in(&browser, &user.email, "").await;
+        browser.find("//h1[text()='Overview']").await;
     })
     .await;
 }

@@ -4,15 +4,10 @@ use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
 use super::console::enter;
-use super::{check, in_browser};
+use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};
 use crate::support::program::DEADLINE;
-
-async fn place(node: &Node, setup: &Setup) -> i64 {
-    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
-    node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap()
-}
 
 async fn cancel(node: &Node, setup: &Setup, order: i64) {
     node.client(&setup.client, "POST", &format!("/orders/{order}/cancel"), json!({})).await.data(200);

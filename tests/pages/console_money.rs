@@ -55,7 +55,8 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
     let account = node.account("Globex").await.account_id;
     let directory = tempfile::tempdir().unwrap();
     let image = file(directory.path(), "card.png", STANDARD.decode(PNG).unwrap());
-    let rows = "card_number,voucher_reference_number,denomination\nA-1,VCH-1,10\nA-2,VCH-2,10\n,VCH-3,10\nA-4,VCH-4,11\n";
+    let rows = "card_number,voucher_reference_number,denomination,expires_on\nA-1,VCH-1,10,\nA-2,VCH-2,10,\n,VCH-3,10,\n\
+        A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\n";
     let vouchers = file(directory.path(), "vouchers.csv", rows);
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Admin).await;
@@ -80,6 +81,8 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
         browser.fill("Low below", "5").await;
         browser.press("Save the threshold").await;
         browser.find("//td//span[text()='Low']").await;
+        // Two are available, and one has expired.
+        browser.find("//tbody/tr[td[2]='2' and td[4]='1' and td[6]='5']").await;
         check(&browser, "the stock").await;
         browser.press("Void vouchers").await;
         browser.fill("Reference numbers", "VCH-1\nVCH-9").await;
@@ -107,6 +110,9 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
         browser.press("Deactivate this product").await;
         browser.press("Deactivate the product").await;
         browser.sees("Inactive").await;
+        browser.press("Activate this product").await;
+        browser.press("Activate the product").await;
+        browser.find("//dd//span[text()='Active']").await;
         browser.press("Products").await;
         browser.press("Acme Card").await;
     })
@@ -114,11 +120,11 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
 }
 
 /// Requests a payout as the client.
-async fn request_payout(node: &Node, setup: &Setup) -> i64 {
+async fn request_payout(node: &Node, setup: &Setup, amount: &str) -> i64 {
     let ada =
         json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
     let ada = node.client(&setup.client, "POST", "/beneficiaries", ada).await.data(201);
-    let payout = json!({"beneficiary_id": ada["id"], "wallet_id": setup.wallet_id, "amount": "30.00"});
+    let payout = json!({"beneficiary_id": ada["id"], "wallet_id": setup.wallet_id, "amount": amount});
     node.client(&setup.client, "POST", "/payouts", payout).await.data(201)["id"].as_i64().unwrap()
 }
 
@@ -126,7 +132,7 @@ async fn request_payout(node: &Node, setup: &Setup) -> i64 {
 async fn two_operators_fund_a_wallet_and_settle_a_payout() {
     let node = Node::supervised("EUR=2000").await;
     let setup = node.setup().await;
-    let payout = request_payout(&node, &setup).await;
+    let payout = request_payout(&node, &setup, "30.00").await;
     in_browser((1440, 2_000), true, |browser| async move {
         let wallet = format!("{}/console/wallets/{}", node.url(), setup.wallet_id);
         enter(&node, &browser, Role::Finance).await;
@@ -198,10 +204,48 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_operators_settle_a_payout_above_the_limit() {
+    let node = Node::supervised("EUR=2000").await;
+    let setup = node.setup().await;
+    let fund = json!({"amount": "1900.00", "reference": "wire-5"});
+    node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(201);
+    let payout = request_payout(&node, &setup, "2500.00").await;
+    let status = async |node: &Node| {
+        let payout = node.client(&setup.client, "GET", &format!("/payouts/{payout}"), Value::Null).await.data(200);
+        payout["status"].as_str().unwrap().to_owned()
+    };
+    in_browser((390, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Finance).await;
+        browser.press("Payouts").await;
+        browser.press(&format!("Payout {payout}")).await;
+        browser.press("The money was sent").await;
+        browser.press("Settle as paid").await;
+        browser.sees("You requested this change, so you cannot decide about it.").await;
+        assert_eq!(status(&node).await, "PENDING");
+        browser.press(&format!("Payout {payout}")).await;
+        browser.sees("Its settlement as paid waits for a second operator").await;
+        check(&browser, "a payout that waits for approval").await;
+        browser.press("Sign out").await;
+
+        enter(&node, &browser, Role::Finance).await;
+        browser.press("Approvals").await;
+        browser.click("//td//a[starts-with(normalize-space(), 'Approval')]").await;
+        browser.sees("The payout was debited when it was requested, so the balance stays.").await;
+        check(&browser, "the approval of a payout").await;
+        browser.press("Approve").await;
+        browser.sees("Approved. The change is made.").await;
+        browser.press(&format!("Payout {payout}")).await;
+        browser.find("//dd//span[text()='Paid']").await;
+        assert_eq!(status(&node).await, "PAID");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_payout_that_fails_returns_to_the_wallet_and_a_rejected_change_moves_nothing() {
     let node = Node::supervised("EUR=2000").await;
     let setup = node.setup().await;
-    let payout = request_payout(&node, &setup).await;
+    let payout = request_payout(&node, &setup, "30.00").await;
     let fund = json!({"amount": "2500.00", "reference": "wire-9", "note": "of the shop"});
     node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(202);
     in_browser((390, 2_000), true, |browser| async move {

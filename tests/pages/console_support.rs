@@ -8,7 +8,7 @@ use rewards_ledger::ledger::commands;
 use serde_json::{Value, json};
 
 use super::console::enter;
-use super::{check, in_browser};
+use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::ledger::run;
 use crate::support::node::{Node, PASSWORD, Setup};
@@ -136,7 +136,13 @@ async fn key(browser: &Browser) {
     browser.press("Require signatures").await;
     browser.press("Refuse unsigned requests").await;
     browser.sees("must now be signed").await;
+    check(browser, "the signing secret of a key").await;
     browser.press("To the API key").await;
+    browser.press("Waive signatures").await;
+    check(browser, "a key that takes signatures").await;
+    browser.press("Accept unsigned requests").await;
+    browser.sees("The change is saved.").await;
+    browser.find("//dd[normalize-space()='Optional']").await;
     browser.press("Revoke this API key").await;
     check(browser, "a key").await;
     browser.press("Revoke the key").await;
@@ -158,6 +164,10 @@ async fn user(browser: &Browser) {
     check(browser, "a user").await;
     browser.fill("New password", "another battery staple").await;
     browser.press("Set the password").await;
+    browser.sees("The change is saved.").await;
+    browser.press("Change the role").await;
+    browser.click("//option[@value='operator']").await;
+    browser.click("//button[text()='Change the role']").await;
     browser.sees("The change is saved.").await;
     browser.press("End the sessions").await;
     browser.press("End all sessions").await;
@@ -199,6 +209,7 @@ async fn an_admin_manages_operators_and_reads_the_audit() {
         browser.fill("Name", "Nightly report").await;
         browser.press("Create the token").await;
         browser.sees("Authorization: Bearer").await;
+        check(&browser, "the secret of a token").await;
         browser.press("All tokens").await;
         browser.click("//td//summary").await;
         check(&browser, "the tokens").await;
@@ -279,4 +290,27 @@ async fn a_receipt_is_downloaded_from_the_page_of_its_order() {
     let receipt: Value = response.json().await.unwrap();
     let direct = node.operator("GET", &format!("/orders/{}/receipt", order["id"]), Value::Null).await.data(200);
     assert_eq!(receipt["events"], direct["events"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn support_staff_page_through_the_orders_of_all_accounts() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let mut placed = vec![];
+    for _ in 0..21 {
+        placed.push(place(&node, &setup).await);
+    }
+    in_browser((1440, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Admin).await;
+        browser.press("Orders").await;
+        let link = |order: i64| format!("//main//td//a[@href='/console/orders/{order}']");
+        browser.find(&link(placed[20])).await;
+        browser.press("Older").await;
+        browser.find(&link(placed[0])).await;
+        browser.sees("21 entries").await;
+        check(&browser, "the oldest orders").await;
+        browser.press("Newest").await;
+        browser.find(&link(placed[20])).await;
+    })
+    .await;
 }

@@ -16,6 +16,33 @@ pub fn attributes<'a>(page: &'a str, name: &str) -> Vec<String> {
     values.map(|(value, _)| value.replace("&amp;", "&")).collect()
 }
 
+/// A form that a page posts.
+pub struct PostForm<'a> {
+    pub action: String,
+    /// Markup of its fields and buttons.
+    content: &'a str,
+}
+
+impl PostForm<'_> {
+    /// Returns the names of the fields into which people type a text. Passwords and numbers are no texts.
+    pub fn texts(&self) -> Vec<String> {
+        let tags = |opening: &'static str| self.content.split(opening).skip(1).map(|rest| rest.split('>').next().unwrap());
+        let kinds = ["text", "search", "email", "url"].map(|kind| format!(" type=\"{kind}\""));
+        let inputs = tags("<input").filter(|tag| kinds.iter().any(|kind| tag.contains(kind)));
+        inputs.chain(tags("<textarea")).flat_map(|tag| attributes(tag, "name")).collect()
+    }
+}
+
+/// Returns the forms that a page posts.
+pub fn post_forms(page: &str) -> impl Iterator<Item = PostForm<'_>> {
+    page.split("<form").skip(1).filter_map(|rest| {
+        let (tag, content) = rest.split_once('>')?;
+        let content = content.split_once("</form>").map_or(content, |(content, _)| content);
+        let action = attributes(tag, "action").into_iter().next()?;
+        tag.contains(" method=\"post\"").then_some(PostForm { action, content })
+    })
+}
+
 /// Follows all links below `start`, and returns every page by its address. Pages that differ only in their query count as one,
 /// after three of them.
 pub async fn crawl(node: &Node, cookie: &str, start: &str) -> BTreeMap<String, String> {

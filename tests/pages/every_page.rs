@@ -7,10 +7,10 @@ use rewards_ledger::pages;
 use serde_json::{Value, json};
 
 use super::console::sign_in;
-use super::crawl::{attributes, crawl};
+use super::crawl::{attributes, crawl, post_forms};
 use super::furnished::{ATTACK, Furnished, OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 use super::portal_orders::enter;
-use super::{check, fits, in_browser};
+use super::{actions::Who, check, figures, fits, in_browser, keyboard, offered, typed};
 use crate::support::browser::Browser;
 
 /// Address of no page.
@@ -54,7 +54,7 @@ fn routes() -> BTreeSet<String> {
 }
 
 /// Returns the route of an address, literal segments first.
-fn route_of<'a>(routes: &'a BTreeSet<String>, address: &str) -> Option<&'a String> {
+pub fn route_of<'a>(routes: &'a BTreeSet<String>, address: &str) -> Option<&'a String> {
     let path: Vec<&str> = address.split(['?', '#']).next().unwrap().split('/').collect();
     let fits = |route: &&String| {
         let route: Vec<&str> = route.split('/').collect();
@@ -71,6 +71,65 @@ async fn open(browser: &Browser, furnished: &Furnished, path: &str) {
     assert_eq!(browser.complaints().await, Vec::<Value>::new(), "{path}");
 }
 
+/// Opens the first address of each route in the browser.
+async fn open_each_route(browser: &Browser, furnished: &Furnished, addresses: impl Iterator<Item = &String>) {
+    let (routes, mut seen) = (routes(), BTreeSet::new());
+    for address in addresses.filter(|address| seen.insert(route_of(&routes, address))) {
+        open(browser, furnished, address).await;
+    }
+}
+
+/// Opens the pages as each role, in a browser without scripts on a phone.
+async fn open_without_scripts(furnished: &Furnished, [portal, console]: &[Vec<BTreeMap<String, String>>; 2]) {
+    in_browser((390, 2_400), false, |browser| async move {
+        for (user, pages) in furnished.users.iter().zip(portal) {
+            enter(&browser, &furnished.node, user, "/portal/login").await;
+            browser.find("//h1[text()='Overview']").await;
+            open_each_route(&browser, furnished, pages.keys()).await;
+            leave(&browser, furnished, "/portal").await;
+        }
+        for (operator, pages) in furnished.operators.iter().zip(console) {
+            browser.open(&format!("{}/console/login", furnished.node.url())).await;
+            sign_in(&browser, &operator.email, "").await;
+            browser.find("//h1[text()='Overview']").await;
+            open_each_route(&browser, furnished, pages.keys()).await;
+            leave(&browser, furnished, "/console").await;
+        }
+    })
+    .await;
+}
+
+/// Returns the pages of a role that offer other forms than those of the highest role, one for each route.
+fn of_its_own<'a>(pages: &'a BTreeMap<String, String>, highest: &BTreeMap<String, String>) -> BTreeSet<&'a String> {
+    let forms = |page: &str| post_forms(page).map(|form| form.action).collect::<BTreeSet<_>>();
+    let differ = |(address, page): &(&String, &String)| highest.get(*address).is_none_or(|other| forms(page) != forms(other));
+    let (routes, mut seen) = (routes(), BTreeSet::new());
+    let differing = pages.iter().filter(differ).map(|(address, _)| address);
+    differing.filter(|address| seen.insert(route_of(&routes, address))).collect()
+}
+
+/// Signs the visitor out of the portal or the console.
+async fn leave(browser: &Browser, furnished: &Furnished, start: &str) {
+    browser.open(&format!("{}{start}", furnished.node.url())).await;
+    browser.press("Sign out").await;
+    browser.sees("You are signed out.").await;
+}
+
+/// Checks the pages of a role that differ from those of the highest one.
+async fn check_own(
+    browser: &Browser,
+    furnished: &Furnished,
+    pages: &BTreeMap<String, String>,
+    highest: &BTreeMap<String, String>,
+) {
+    browser.find("//h1[text()='Overview']").await;
+    check(browser, "the overview of a lower role").await;
+    for address in of_its_own(pages, highest) {
+        open(browser, furnished, address).await;
+        check(browser, address).await;
+    }
+}
+
 /// Opens addresses in the browser: of each route the first one with all checks, and another one.
 async fn open_all(browser: &Browser, furnished: &Furnished, addresses: impl Iterator<Item = &String>) {
     let (routes, mut times) = (routes(), BTreeMap::<String, u32>::new());
@@ -83,6 +142,7 @@ async fn open_all(browser: &Browser, furnished: &Furnished, addresses: impl Iter
         }
         if *times == 1 {
             check(browser, address).await;
+            keyboard::walk(browser, address).await;
         }
     }
 }
@@ -123,7 +183,7 @@ async fn reflect(furnished: &Furnished, cookie: &str, pages: &BTreeMap<String, S
 /// Checks that each text stands on a page, escaped, and on none as it is. In a payload, JSON escapes it too.
 fn shows_escaped(pages: &BTreeMap<String, String>, fields: impl Iterator<Item = &'static str>) {
     for (path, page) in pages {
-        assert!(!page.contains("<img data-injected"), "{path} has a text that is not escaped");
+        assert!(!page.contains("<img data-injected") && !page.contains("<img/"), "{path} has a text that is not escaped");
     }
     let is_shown = |field: &&str| {
         let forms = [format!("{field}&quot;"), format!("{field}\\&quot;")];
@@ -142,18 +202,22 @@ fn forms_lead_somewhere(pages: &BTreeMap<String, String>) {
     }
 }
 
-/// Reads all pages as each role. Returns those of an owner and of an admin, who see the most.
-async fn all_pages_of_all_roles(furnished: &Furnished) -> [BTreeMap<String, String>; 2] {
-    let users = furnished.users.iter().map(|user| ("/portal", &user.cookie));
-    let operators = furnished.operators.iter().map(|operator| ("/console", &operator.cookie));
-    let mut all = vec![];
-    for (start, cookie) in users.chain(operators) {
-        let pages = all_pages(furnished, cookie, start).await;
-        forms_lead_somewhere(&pages);
-        all.push(pages);
+/// Reads all pages as each role: those of the portal and those of the console, from the lowest role to the highest.
+async fn all_pages_of_all_roles(furnished: &Furnished) -> [Vec<BTreeMap<String, String>>; 2] {
+    let users: Vec<&str> = furnished.users.iter().map(|user| &*user.cookie).collect();
+    let operators: Vec<&str> = furnished.operators.iter().map(|operator| &*operator.cookie).collect();
+    let mut all = [vec![], vec![]];
+    for (all, (start, cookies)) in all.iter_mut().zip([("/portal", users), ("/console", operators)]) {
+        for cookie in cookies {
+            let pages = all_pages(furnished, cookie, start).await;
+            forms_lead_somewhere(&pages);
+            typed::are_known(&pages);
+            all.push(pages);
+        }
     }
-    let console = all.pop().unwrap();
-    [all.swap_remove(2), console]
+    offered::are_right(&all[0], |who| if let Who::User(least) = who { Some(least) } else { None });
+    offered::are_right(&all[1], |who| if let Who::Operator(least) = who { Some(least) } else { None });
+    all
 }
 
 /// Checks that a link or a form leads to every route that is a page.
@@ -194,27 +258,42 @@ async fn open_vouchers(browser: &Browser, furnished: &Furnished) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     let furnished = Furnished::start().await;
-    let [portal, console] = all_pages_of_all_roles(&furnished).await;
+    let all = all_pages_of_all_roles(&furnished).await;
+    let [portal, console] = all.each_ref().map(|pages| &pages[2]);
     covers_every_route(portal.keys().chain(console.keys()));
-    shows_escaped(&portal, OF_BOTH.into_iter().chain(OF_PORTAL));
-    shows_escaped(&console, OF_BOTH.into_iter().chain(OF_CONSOLE));
-    reflect(&furnished, &furnished.owner().cookie, &portal).await;
-    reflect(&furnished, &furnished.admin().cookie, &console).await;
+    shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
+    shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
+    figures::lead_somewhere(portal.iter().chain(console));
+    reflect(&furnished, &furnished.owner().cookie, portal).await;
+    reflect(&furnished, &furnished.admin().cookie, console).await;
 
+    open_without_scripts(&furnished, &all).await;
+    let (furnished, all) = (&furnished, &all);
     in_browser((1440, 1_600), true, |browser| async move {
         // A page that does not escape the attack fails the check.
         browser.open(&format!("data:text/html,<p title=\"{}", hostile("x"))).await;
         assert_ne!(browser.run(BROKEN_OUT).await, json!([0, null]), "the attack does not work");
         browser.complaints().await;
-        open_without_a_session(&browser, &furnished).await;
+        open_without_a_session(&browser, furnished).await;
         enter(&browser, &furnished.node, furnished.owner(), "/portal/login").await;
         browser.find("//h1[text()='Overview']").await;
-        open_all(&browser, &furnished, portal.keys()).await;
-        open_vouchers(&browser, &furnished).await;
+        open_all(&browser, furnished, portal.keys()).await;
+        open_vouchers(&browser, furnished).await;
         browser.open(&format!("{}/console/login", furnished.node.url())).await;
         sign_in(&browser, &furnished.admin().email, "").await;
         browser.find("//h1[text()='Overview']").await;
-        open_all(&browser, &furnished, console.keys()).await;
+        open_all(&browser, furnished, console.keys()).await;
+        for (user, pages) in furnished.users.iter().zip(&all[0]).take(2) {
+            leave(&browser, furnished, "/portal").await;
+            enter(&browser, &furnished.node, user, "/portal/login").await;
+            check_own(&browser, furnished, pages, portal).await;
+        }
+        for (operator, pages) in furnished.operators.iter().zip(&all[1]).take(2) {
+            leave(&browser, furnished, "/console").await;
+            browser.open(&format!("{}/console/login", furnished.node.url())).await;
+            sign_in(&browser, &operator.email, "").await;
+            check_own(&browser, furnished, pages, console).await;
+        }
     })
     .await;
 }

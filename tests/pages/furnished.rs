@@ -23,7 +23,9 @@ pub const ATTACK: &str = "\"'><img data-injected src=x onerror=window.injected=1
 
 /// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as metadata and
 /// the reasons of adjustments.
-pub const OF_BOTH: [&str; 13] = [
+pub const OF_BOTH: [&str; 15] = [
+    "email",
+    "url",
     "category",
     "product",
     "brand",
@@ -38,12 +40,20 @@ pub const OF_BOTH: [&str; 13] = [
     "response",
     "funding",
 ];
-pub const OF_PORTAL: [&str; 2] = ["beneficiary", "program"];
-pub const OF_CONSOLE: [&str; 7] = ["account", "note", "rejection", "token", "line", "text", "incoming"];
+pub const OF_PORTAL: [&str; 4] = ["beneficiary", "program", "invitation", "bank"];
+pub const OF_CONSOLE: [&str; 8] = ["account", "note", "rejection", "token", "line", "text", "incoming", "operator"];
 
 /// Returns a text for a field that tries to run a script.
 pub fn hostile(field: &str) -> String {
     format!("{field}{ATTACK}")
+}
+
+/// End of a hostile text where no white space is allowed.
+const SPACELESS: &str = "\"'><img/data-injected/src=x/onerror=window.injected=1>";
+
+/// Returns an email address that tries to run a script.
+fn hostile_email(name: &str) -> String {
+    format!("{name}{SPACELESS}@example.com")
 }
 
 /// The node, its people, and the ids of its things.
@@ -72,10 +82,10 @@ impl Furnished {
         }
         let mut things = Things::from([("accounts", account)]);
         for kind in ["team", "users"] {
-            let user = json!({"email": format!("{kind}@example.com"), "password": PASSWORD, "role": "viewer"});
+            let user = json!({"email": hostile_email(&format!("{kind}-email")), "password": PASSWORD, "role": "viewer"});
             things.insert(kind, made(&node, &format!("/accounts/{account}/users"), user).await);
         }
-        let operator = json!({"email": "operators@example.com", "password": PASSWORD, "role": "auditor"});
+        let operator = json!({"email": hostile_email("operator"), "password": PASSWORD, "role": "auditor"});
         things.insert("operators", made(&node, "/operators", operator).await);
         let mut furnished = Furnished { node, client, users, operators, things };
         furnished.catalogue().await;
@@ -135,7 +145,7 @@ impl Furnished {
         node.send(image.body(STANDARD.decode(PNG).unwrap())).await.data(200);
         let voucher = |number: i32| {
             json!({"card_number": hostile(&format!("card {number}")), "pin": hostile("pin"),
-                "voucher_reference_number": hostile(&format!("VCH {number}")), "claim_url": "https://claim.example/?\"'><img>"})
+                "voucher_reference_number": hostile(&format!("VCH {number}")), "claim_url": format!("https://claim.example/?{SPACELESS}")})
         };
         let stock = json!({"denomination": "10.00", "vouchers": (1..=4).map(voucher).collect::<Vec<_>>()});
         node.operator("POST", &format!("/products/{id}/vouchers"), stock).await.data(200);
@@ -156,7 +166,8 @@ impl Furnished {
     async fn webhooks_and_orders(&mut self) {
         let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(500, hostile("response"))).await;
         let events = json!(["order.created", "order.delivered", "order.partially_delivered", "order.cancelled"]);
-        let hook = json!({"name": hostile("webhook"), "url": receiver.url(), "events": events});
+        let headers = json!([{"name": "X-Shop", "value": hostile("header")}]);
+        let hook = json!({"name": hostile("webhook"), "url": receiver.url(), "events": events, "headers": headers});
         let hook = self.by_client("POST", "/webhooks", hook).await["id"].as_i64().unwrap();
         let off = json!({"name": "Off", "url": receiver.url(), "events": events});
         let off = self.by_client("POST", "/webhooks", off).await["id"].as_i64().unwrap();
@@ -179,6 +190,9 @@ impl Furnished {
             self.by_client("PUT", &format!("/webhooks/{off}"), json!({"is_active": is_active})).await;
             self.node.project().await;
         }
+        let unreachable =
+            json!({"name": "Far", "url": format!("https://shop.example/url{SPACELESS}"), "events": ["order.created"]});
+        self.by_client("POST", "/webhooks", unreachable).await;
         let failed = format!("/webhooks/deliveries?status=failed&webhook_url_id={off}");
         let failed = self.by_client("GET", &failed, Value::Null).await["deliveries"][0]["id"].as_i64().unwrap();
         let replay = json!({"kind": "deliveries", "from_position": 1});
@@ -193,7 +207,7 @@ impl Furnished {
     /// A beneficiary, with payouts that are pending, paid and failed.
     async fn payouts(&mut self) {
         let ada = json!({"name": hostile("beneficiary"), "type": "BANK", "country": "DE", "currency": "EUR",
-            "account_number": "DE89370400440532013000"});
+            "account_number": "DE89370400440532013000", "bank_code": "bank\"'><img data-injected src=x>"});
         let ada = self.by_client("POST", "/beneficiaries", ada).await["id"].as_i64().unwrap();
         let mut payouts = vec![];
         for number in 1..=3 {
@@ -231,8 +245,8 @@ impl Furnished {
         let (today, line, text) = (Utc::now().date_naive(), quoted("line"), quoted("text"));
         let csv =
             format!("date,amount,currency,reference,text\n{today},5.00,EUR,{line},{text}\n{today},1000.00,EUR,{line},{text}\n");
-        let import = self.node.by_operator("POST", "/reconciliation/statements").header("Content-Type", "text/csv").body(csv);
-        let id = self.node.send(import).await.data(201)["id"].as_i64().unwrap();
+        let import = self.node.by_operator("POST", "/reconciliation/statements").query(&[("account", hostile("bank account"))]);
+        let id = self.node.send(import.header("Content-Type", "text/csv").body(csv)).await.data(201)["id"].as_i64().unwrap();
         let decision = json!({"decision": "IGNORED", "reason": hostile("decision")});
         let path = format!("/reconciliation/statements/{id}/lines/1/decide");
         self.node.operator("POST", &path, decision).await.data(200);
@@ -254,7 +268,7 @@ impl Furnished {
         let other = sessions.iter().find(|session| session["is_current"] == false).expect("another session");
         let session = other["id"].as_i64().unwrap();
         blocks::start(node.ledger.pool(), [203, 0, 113, 7].into()).await.unwrap();
-        let invited = json!({"email": "grace@example.com", "role": "viewer"});
+        let invited = json!({"email": hostile_email("invitation"), "role": "viewer"});
         let path = "/client/api/users/invitations";
         let invited = node.bearer(&self.owner().access_token, "POST", path, invited).await.data(201)["id"].as_i64().unwrap();
         let gone = node.user(account, "viewer").await;

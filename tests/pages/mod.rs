@@ -8,18 +8,27 @@ mod console_operations;
 mod console_operators;
 mod console_support;
 mod crawl;
+mod downloads;
+mod empty_states;
 mod every_page;
+mod figures;
+mod foreign;
 mod furnished;
+mod keyboard;
 mod no_query_per_row;
 mod nodes;
 mod off;
+mod offered;
 mod portal;
 mod portal_account;
 mod portal_keys;
+mod portal_live;
 mod portal_orders;
 mod portal_wallets;
 mod portal_webhooks;
 mod sent_twice;
+mod state_pages;
+mod typed;
 mod usability;
 mod without_scripts;
 
@@ -27,9 +36,10 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::browser::{Browser, Size};
+use crate::support::node::{Node, Setup};
 
 /// Runs a test in a browser, and ends the browser whatever the outcome is. Does nothing on a machine without a browser.
 async fn in_browser<F: Future<Output = ()>>(size: Size, scripts: bool, test: impl FnOnce(std::sync::Arc<Browser>) -> F) {
@@ -40,6 +50,12 @@ async fn in_browser<F: Future<Output = ()>>(size: Size, scripts: bool, test: imp
         browser.quit().await;
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+/// Places an order for one unit. Returns its id.
+async fn place(node: &Node, setup: &Setup) -> i64 {
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap()
 }
 
 /// Directory for a picture of every page that is checked, for people who change the design.

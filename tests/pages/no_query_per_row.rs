@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chrono::{TimeDelta, Utc};
 use ledger_events::account::DiscountRule;
 use ledger_events::beneficiary::BeneficiaryKind;
+use ledger_events::catalogue::{Denominations, ProductDetails};
 use ledger_events::operator::OperatorRole;
 use ledger_events::replay::ReplayKind;
 use ledger_events::restrictions::Restrictions;
@@ -23,6 +24,7 @@ use rewards_ledger::ledger::commands::{
 use rewards_ledger::ledger::{Command, CommandResult, commands};
 use rewards_ledger::pages;
 use rewards_ledger::secrets::seal::Secret;
+use serde_json::json;
 
 use super::every_page::NO_PAGES;
 use crate::api::routes::{Things, path};
@@ -99,6 +101,7 @@ impl World {
             }
         }
         things.insert("bank-statements", self.import(&lines).await);
+        things.insert("products", self.stock(last + 1).await);
         let run = "INSERT INTO audit_runs (kind, host, ended_at, outcome, found, differences)
             SELECT 'verify', 'here', now(), 'differences', $1, array_fill('a difference'::text, ARRAY[$1::int])
             FROM generate_series(1, $1) RETURNING id";
@@ -115,6 +118,20 @@ impl World {
         let import = self.node.by_operator("POST", "/reconciliation/statements").header("Content-Type", "text/csv");
         let import = import.body(format!("date,amount,currency,reference\n{lines}"));
         self.node.send(import).await.data(201)["id"].as_i64().unwrap()
+    }
+
+    /// A product with vouchers of this number of face values. Returns its id.
+    async fn stock(&self, values: usize) -> i64 {
+        let (min, max) = (money("1.00"), money("100.00"));
+        let details = ProductDetails { denominations: Denominations::Range { min, max }, ..ledger::details("Stocked") };
+        let CommandResult::Product(product) = self.run(commands::AddProduct { details }).await else { panic!() };
+        let path = format!("/products/{}/vouchers", product.id);
+        for value in 1..=values {
+            let voucher = json!({"card_number": format!("card {value}"), "pin": null, "voucher_reference_number": format!("{values}-{value}")});
+            let stock = json!({"denomination": format!("{value}.00"), "vouchers": [voucher]});
+            self.node.operator("POST", &path, stock).await.data(200);
+        }
+        product.id.0
     }
 
     /// An account, a user, an invitation, an operator, a token, a blocked address, and an erasure.
@@ -187,9 +204,13 @@ impl World {
         Things::from([("webhooks", webhook_id.0)])
     }
 
-    /// An order, a payout to a beneficiary, and an approval that waits.
+    /// A wallet, a session, an order, a payout to a beneficiary, and an approval that waits.
     async fn movements(&self, row: usize) -> Things {
         let Customer { account_id, wallet_id, .. } = self.customer;
+        let letter = |number: usize| char::from(b'A' + u8::try_from(number % 26).unwrap());
+        let currency = format!("X{}{}", letter(row / 26), letter(row)).parse().unwrap();
+        self.run(commands::OpenWallet { account_id, currency }).await;
+        self.node.again(&self.owner).await;
         let CommandResult::Order(view) = self.run(Command::PlaceOrder(self.customer.order("10.00", 1))).await else { panic!() };
         let add = AddBeneficiary {
             account_id,

@@ -3,6 +3,7 @@
 use rewards_ledger::access::Role;
 use rewards_ledger::audit::runs::{self, Kind};
 use rewards_ledger::ledger::nodes;
+use rewards_ledger::telemetry;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +35,7 @@ async fn an_admin_starts_a_verification_and_reads_its_result() {
         enter(&node, &browser, Role::Admin).await;
         browser.press("Operations").await;
         browser.sees("All nodes").await;
-        browser.sees(&nodes::host()).await;
+        browser.sees(&telemetry::host()).await;
         check(&browser, "operations with nodes").await;
         browser.press("Verify and rebuild").await;
         browser.sees("Nothing was verified yet.").await;

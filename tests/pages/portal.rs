@@ -54,7 +54,7 @@ async fn an_order_is_cancelled_without_scripts_on_a_phone() {
         browser.fill("Password", PASSWORD).await;
         browser.press("Sign in").await;
         browser.find("//h1[text()='Overview']").await;
-        browser.click("//table//a").await;
+        browser.click("//h2[.='Latest orders']/following::table//a").await;
         browser.press("Cancel this order").await;
         browser.fill("Reason", "no longer needed").await;
         browser.press("Cancel the order").await;

@@ -76,6 +76,10 @@ async fn an_owner_enrols_signs_in_with_a_code_and_requires_it_of_the_other_owner
         browser.press("Require a second factor of owners").await;
         browser.sees("Owners need two-factor authentication.").await;
         check(&browser, "the team").await;
+        browser.press("Let owners sign in without a second factor").await;
+        browser.sees("Owners may sign in with a password alone.").await;
+        browser.press("Require a second factor of owners").await;
+        browser.sees("Owners need two-factor authentication.").await;
         browser.press("Sign out").await;
 
         sign_in(&browser, &node, "/portal/team", &owner.email, PASSWORD).await;

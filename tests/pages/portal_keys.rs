@@ -33,10 +33,20 @@ async fn an_owner_creates_a_restricted_key() {
         browser.fill("Allowed networks", "203.0.113.0/24").await;
         browser.press("Create the API key").await;
         browser.sees("X-API-Secret").await;
+        check(&browser, "the secret of a restricted key").await;
         browser.press("All API keys").await;
         browser.sees("Reporting").await;
         browser.sees("from 203.0.113.0/24").await;
         check(&browser, "the restricted keys").await;
+        browser.press("New API key").await;
+        browser.fill("Name", "Twice").await;
+        let send = "const done = arguments[0], form = document.querySelector('main form');
+            fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form)) }).then((answer) => done(answer.status));";
+        assert_eq!(browser.run_until_done(send).await, 200);
+        browser.press("Create the API key").await;
+        browser.find("//h1[text()='This form was already sent']").await;
+        browser.logs_refusal(409).await;
+        check(&browser, "a form that was already sent").await;
     })
     .await;
 }

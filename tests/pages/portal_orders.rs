@@ -44,13 +44,18 @@ pub fn bulk(directory: &Path, product: i64) -> String {
 }
 
 /// Waits until a download has ended, and removes its file. Returns its content.
-async fn downloaded(path: &Path) -> String {
+pub async fn downloaded(path: &Path) -> String {
+    String::from_utf8(downloaded_bytes(path).await).unwrap()
+}
+
+/// Waits until a download of any kind has ended, and removes its file. Returns its content.
+pub async fn downloaded_bytes(path: &Path) -> Vec<u8> {
     // The browser reserves the name with an empty file, and replaces it with the whole one.
     let is_whole = async || tokio::fs::metadata(path).await.is_ok_and(|file| file.len() > 0);
     until(&format!("{} is downloaded", path.display()), is_whole).await;
-    let text = tokio::fs::read_to_string(path).await.unwrap();
+    let content = tokio::fs::read(path).await.unwrap();
     tokio::fs::remove_file(path).await.unwrap();
-    text
+    content
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,9 +108,10 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
         browser.run_before_scripts(hold).await;
         enter(&browser, &node, &operator, "/portal/orders/bulk").await;
         browser.find("//h1[text()='Order many at once']").await;
-        browser.fill("Or paste the lines", &format!("product_id,denomination,quantity\n{},11,1\n", setup.product_id)).await;
+        browser.fill("Pasted CSV", &format!("product_id,denomination,quantity\n{},11,1\n", setup.product_id)).await;
         browser.press("Check the orders").await;
         browser.sees("must be 10.00, 25.00 EUR").await;
+        browser.logs_refusal(400).await;
         check(&browser, "a bulk order to correct").await;
         for is_first in [true, false] {
             browser.open(&format!("{}/portal/orders/bulk", node.url())).await;
@@ -137,6 +143,22 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
         check(&browser, "the results of a bulk order").await;
         browser.press("Line 59").await;
         browser.sees("basket-59").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_order_without_a_file_has_its_problem_at_the_field_for_lines() {
+    let (node, _, operator) = with_operator().await;
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&browser, &node, &operator, "/portal/orders/bulk").await;
+        browser.press("Check the orders").await;
+        browser.find("//textarea[@id='lines'][@aria-invalid='true'][contains(@aria-describedby, 'lines-problem')]").await;
+        browser.find("//p[@id='lines-problem'][contains(., 'must name the columns')]").await;
+        let others = "return document.querySelectorAll('[aria-invalid]:not(#lines), .problem:not(#lines-problem)').length";
+        assert_eq!(browser.run(others).await, 0, "the problem stands at one field");
+        browser.logs_refusal(400).await;
+        check(&browser, "a bulk order without a file").await;
     })
     .await;
 }

@@ -24,6 +24,11 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         check(&browser, "no webhooks").await;
         browser.press("Set up a webhook").await;
         browser.find("//h1[text()='New webhook']").await;
+        browser.press("What each event looks like").await;
+        for event in ["order.created", "order.delivered", "order.partially_delivered", "order.cancelled"] {
+            let example = format!("//details[@open]//h3[.='{event}']/following-sibling::pre[1][contains(., '\"{event}\"')]");
+            browser.find(&example).await;
+        }
         browser.fill("Name", "Shop").await;
         browser.fill("URL", "https://shop.example/hooks").await;
         browser.press("Create the webhook").await;
@@ -134,6 +139,9 @@ async fn a_user_edits_switches_and_rotates_a_webhook_and_retries_a_delivery() {
         browser.run("location.reload()").await;
         browser.find("//dd//span[text()='Delivered']").await;
         browser.sees("thank you").await;
+        let id = format!("//dt[text()='X-Webhook-ID']/following-sibling::dd[1]/code[text()='{}']", hook["id"]);
+        browser.find(&id).await;
+        browser.find("//h2[text()='Payload']/following-sibling::pre[1][contains(., 'reference_code')]").await;
         browser.press("How to check the signature").await;
         check(&browser, "a delivery with its response").await;
     })

@@ -1,8 +1,12 @@
 //! Help of scripts and style for people: local times, the keyboard, copying, filters, and print.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::furnished::PNG;
 use super::in_browser;
+use super::keyboard::walk;
 use super::portal_orders::enter;
 use crate::support::browser::Browser;
 use crate::support::node::{Node, User};
@@ -39,40 +43,6 @@ async fn times_are_those_of_the_viewer_with_utc_on_hover() {
     .await;
 }
 
-/// Opens and numbers all controls of the page that was just opened, in their order. Returns how many there are.
-async fn number_controls(browser: &Browser) -> u64 {
-    let script = "for (const details of document.querySelectorAll('main details')) details.open = true;
-        const controls = 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex=\"0\"]';
-        const shown = [...document.querySelectorAll(controls)].filter((one) => one.checkVisibility() && !one.disabled);
-        shown.forEach((one, index) => { one.dataset.number = index; });
-        return shown.length";
-    browser.run(script).await.as_u64().unwrap()
-}
-
-/// Presses the tabulator through the page that is open. Each control comes in its place, with a frame around it.
-async fn tab_through(browser: &Browser, page: &str) {
-    let controls = number_controls(browser).await;
-    assert!(controls > 10, "{page} has {controls} controls");
-    let at = "const one = document.activeElement, style = getComputedStyle(one);
-        return [one.dataset.number, one.matches(':focus-visible'), style.outlineStyle, parseFloat(style.outlineWidth), one.outerHTML.slice(0, 200)]";
-    browser.tab().await;
-    for number in 0..controls {
-        let focus = browser.run(at).await;
-        assert_eq!(focus[0], number.to_string(), "{page}: the focus is on {focus}");
-        assert!(
-            focus[1] == true && focus[2] == "solid" && focus[3].as_f64().unwrap() >= 2.0,
-            "{page}: no visible focus: {focus}"
-        );
-        browser.tab().await;
-        // A date has several places for the focus.
-        let is_same =
-            format!("return document.activeElement.dataset.number === '{number}' && document.activeElement.type === 'date'");
-        while browser.run(&is_same).await == true {
-            browser.tab().await;
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_keyboard_reaches_every_control_and_shows_where_it_is() {
     let (node, owner, order) = with_orders().await;
@@ -80,14 +50,15 @@ async fn the_keyboard_reaches_every_control_and_shows_where_it_is() {
     in_browser((1440, 2_400), true, |browser| async move {
         enter(&browser, &node, &owner, &format!("/portal/orders/{}", order["id"])).await;
         browser.sees("Cancel this order").await;
-        tab_through(&browser, "an order").await;
+        assert!(walk(&browser, "an order").await > 10);
         browser.open(&format!("{}/portal/orders", node.url())).await;
-        tab_through(&browser, "the orders").await;
+        assert!(walk(&browser, "the orders").await > 10);
         browser.open(&format!("{}/console", node.url())).await;
         super::console::sign_in(&browser, &admin.email, "").await;
         browser.find("//h1[text()='Overview']").await;
         browser.open(&format!("{}/console/orders/{}", node.url(), order["id"])).await;
-        tab_through(&browser, "an order in the console").await;
+        browser.find("//h1[starts-with(text(), 'Order ')]").await;
+        assert!(walk(&browser, "an order in the console").await > 10);
     })
     .await;
 }
@@ -106,6 +77,14 @@ async fn a_code_is_copied_and_filters_apply_without_a_reload() {
 
         browser.press("Orders").await;
         browser.find("//tbody/tr[2]").await;
+        let set = "const style = (one) => getComputedStyle(document.querySelector(one));
+            const [number, money] = [style('td.number'), style('td .money')];
+            return [number.textAlign, number.fontVariantNumeric, money.fontVariantNumeric, money.whiteSpace]";
+        assert_eq!(
+            browser.run(set).await,
+            json!(["right", "tabular-nums", "tabular-nums", "nowrap"]),
+            "figures stand in columns"
+        );
         browser.run("window.opened = 'once'").await;
         browser.type_into("//select[@id='status']", "Cancelled").await;
         browser.find("//table[count(.//tbody/tr)=1]//span[text()='Cancelled']").await;
@@ -114,6 +93,70 @@ async fn a_code_is_copied_and_filters_apply_without_a_reload() {
         browser.fill("Reference", "none of these").await;
         browser.sees("No order matches these filters.").await;
         assert_eq!(browser.run("return window.opened").await, "once");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_catalogue_and_the_deliveries_are_filtered_without_a_reload() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    let hook = json!({"name": "Shop", "url": "https://shop.example/a", "events": ["order.created", "order.cancelled"]});
+    node.client(&setup.client, "POST", "/webhooks", hook).await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].clone();
+    node.client(&setup.client, "POST", &format!("/orders/{order}/cancel"), json!({})).await.data(200);
+    node.project().await;
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&browser, &node, &owner, "/portal/products").await;
+        browser.find("//li//a[text()='Acme Card']").await;
+        browser.run("window.opened = 'once'").await;
+        browser.fill("Name or brand", "none of these").await;
+        browser.sees("No product matches these filters.").await;
+        browser.fill("Name or brand", "acme").await;
+        browser.find("//li//a[text()='Acme Card']").await;
+        browser.fill("Country", "FR").await;
+        browser.sees("No product matches these filters.").await;
+        let at = "return [window.opened, location.search]";
+        assert_eq!(browser.run(at).await, json!(["once", "?search=acme&country=FR"]));
+
+        browser.open(&format!("{}/portal/webhooks/deliveries", node.url())).await;
+        browser.find("//tbody/tr[2]").await;
+        browser.run("window.opened = 'once'").await;
+        browser.type_into("//select[@id='event_type']", "order.cancelled").await;
+        browser.find("//table[count(.//tbody/tr)=1]//td[text()='order.cancelled']").await;
+        browser.type_into("//select[@id='status']", "Delivered").await;
+        browser.sees("No delivery matches these filters.").await;
+        assert_eq!(browser.run(at).await, json!(["once", "?status=delivered&event_type=order.cancelled"]));
+    })
+    .await;
+}
+
+/// Returns the width of the product's picture on the page that is open, once the browser has loaded it; 0 if it cannot.
+async fn width_of_picture(browser: &Browser) -> u64 {
+    browser.find("//main//img[@class='product']").await;
+    let script = "const done = arguments[0], picture = document.querySelector('main img.product');
+        const tell = () => done(picture.naturalWidth);
+        if (picture.complete) tell(); else for (const end of ['load', 'error']) picture.addEventListener(end, tell)";
+    browser.run_until_done(script).await.as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_picture_of_a_product_is_shown() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let path = format!("/products/{}/image", setup.product_id);
+    let image = node.by_operator("PUT", &path).header("Content-Type", "image/png").body(STANDARD.decode(PNG).unwrap());
+    node.send(image).await.data(200);
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&browser, &node, &viewer, "/portal/products").await;
+        browser.find("//h1[text()='Catalogue']").await;
+        assert!(width_of_picture(&browser).await > 0, "the catalogue shows no picture");
+        browser.press("Acme Card").await;
+        browser.find("//h1[text()='Acme Card']").await;
+        assert!(width_of_picture(&browser).await > 0, "the page of the product shows no picture");
     })
     .await;
 }

@@ -7,7 +7,7 @@ use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::commands::{PayoutOutcome, RequestPayout};
 use rewards_ledger::ledger::{Command, CommandResult, WriteError, commands};
 
-use crate::support::ledger::{SHARD, open, origin};
+use crate::support::ledger::{SHARD, execute, open, origin};
 use crate::support::shop::Shop;
 
 fn status(answer: Result<CommandResult, WriteError>) -> Result<PayoutStatus, Rejection> {
@@ -52,10 +52,10 @@ async fn a_concurrent_cancel_and_settle_on_two_nodes_have_exactly_one_winner() {
         let settle = commands::SettlePayout { payout_id, outcome };
         // Each command is submitted first in some rounds.
         let (cancelled, settled) = match round % 4 {
-            0 | 1 => tokio::join!(shop.ledger.execute(SHARD, cancel, origin()), other.execute(SHARD, settle, origin())),
+            0 | 1 => tokio::join!(execute(&shop.ledger, cancel, origin()), execute(&other, settle, origin())),
             _ => {
                 let (settled, cancelled) =
-                    tokio::join!(other.execute(SHARD, settle, origin()), shop.ledger.execute(SHARD, cancel, origin()));
+                    tokio::join!(execute(&other, settle, origin()), execute(&shop.ledger, cancel, origin()));
                 (cancelled, settled)
             }
         };
@@ -81,7 +81,7 @@ async fn concurrent_payouts_do_not_overdraw_the_wallet() {
     // Enough money for 10 of 60 payouts, requested at two nodes while other payouts are refunded.
     let requests = join_all((0..60).map(|n| {
         let node = if n % 2 == 0 { &shop.ledger } else { &other };
-        node.execute(SHARD, Command::RequestPayout(shop.payout_of(to, "100000.00")), origin())
+        execute(node, Command::RequestPayout(shop.payout_of(to, "100000.00")), origin())
     }))
     .await;
     let (made, refused): (Vec<_>, Vec<_>) = requests.into_iter().map(status).partition(Result::is_ok);
@@ -91,7 +91,7 @@ async fn concurrent_payouts_do_not_overdraw_the_wallet() {
     let settled = join_all((1..=10).map(|payout_id| {
         let node = if payout_id % 2 == 0 { &shop.ledger } else { &other };
         let outcome = if payout_id <= 3 { PayoutOutcome::Failed { reason: None } } else { PayoutOutcome::Paid };
-        node.execute(SHARD, commands::SettlePayout { payout_id: PayoutId(payout_id), outcome }, origin())
+        execute(node, commands::SettlePayout { payout_id: PayoutId(payout_id), outcome }, origin())
     }))
     .await;
     assert!(settled.into_iter().map(status).all(|answer| answer.is_ok()));
@@ -108,7 +108,7 @@ async fn one_reference_makes_one_payout_on_two_nodes() {
     let asked = RequestPayout { client_reference: Some("salary".into()), ..shop.payout_of(to, "5.00") };
     let answers = join_all((0..40).map(|n| {
         let node = if n % 2 == 0 { &shop.ledger } else { &other };
-        node.execute(SHARD, Command::RequestPayout(asked.clone()), origin())
+        execute(node, Command::RequestPayout(asked.clone()), origin())
     }))
     .await;
     let views: Vec<_> = answers

@@ -3,12 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use ledger_database::{ConnectionRouter, PgPool, PoolConnection};
+use rewards_ledger::ledger::connect;
 use rewards_ledger::reconciliation::{self, Period, Report, await_checkpoints};
 use serde_json::json;
+use sqlx::ConnectOptions;
 use transparency_log::quorum::Quorum;
 
 use super::{reconcile_on, text};
 use crate::support::node::Node;
+use crate::support::program::DEADLINE;
+use crate::support::proxy::Proxy;
 use crate::support::shop::{SHARD, Shop};
 use crate::support::wait::until;
 
@@ -86,4 +93,39 @@ async fn figures_wait_for_a_checkpoint_that_covers_them() {
         "{}",
         text(&refused)
     );
+}
+
+/// Router that silences each connection when it lends it.
+#[derive(Debug)]
+struct Silencer {
+    proxy: Proxy,
+    pool: PgPool,
+    has_lent: AtomicBool,
+}
+
+impl ConnectionRouter for Silencer {
+    fn route(&self) -> BoxFuture<'_, Result<Option<PoolConnection>, sqlx::Error>> {
+        async {
+            let connection = self.pool.acquire().await?;
+            self.proxy.silence(self.pool.name());
+            self.has_lent.store(true, Ordering::SeqCst);
+            Ok(Some(connection))
+        }
+        .boxed()
+    }
+}
+
+/// The connection of a command has no deadline of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_as_a_report_begins_does_not_hold_up_the_others() {
+    let shop = Shop::open().await;
+    let (proxy, through) = Proxy::before(shop.options.hosts()[0].to_url_lossy().as_str()).await;
+    let pool = connect::without_timeout(&through);
+    let silencer = Arc::new(Silencer { proxy, pool: pool.clone(), has_lent: AtomicBool::new(false) });
+    let routed = pool.with_router(silencer.clone());
+    let silent = tokio::spawn(async move { reconciliation::report(&routed, &[SHARD], Period::default(), 10).await });
+    until("the report has a connection", async || silencer.has_lent.load(Ordering::SeqCst)).await;
+    let other = tokio::time::timeout(DEADLINE, reconciliation::report(shop.pool(), &[SHARD], Period::default(), 10)).await;
+    assert_eq!(other.expect("the other report is not held up").unwrap().0.differences.found, 0);
+    assert!(silent.await.unwrap().is_err());
 }

@@ -1,4 +1,4 @@
-//! A load of every kind of request on one node, in which no request may fail.
+//! A load of every kind of request, in which no request may fail.
 
 mod people;
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::node::{Client, PASSWORD};
 use crate::support::program::{DEADLINE, OPERATOR_TOKEN, Program};
 
-/// Callers of one node. Each of them works in rounds until the load is stopped.
+/// Callers of one address. Each of them works in rounds until the load is stopped.
 pub struct Load {
     failures: Arc<Mutex<Vec<String>>>,
     rounds: Vec<watch::Receiver<u64>>,
@@ -40,7 +40,7 @@ impl Shop {
     pub async fn open(node: &Program, webhook_url: &str) -> Shop {
         let client = node.client("1000000.00").await;
         let (product, empty) = (node.product(5_000).await, node.product(0).await);
-        let caller = Caller::of(node, &client, Arc::default());
+        let caller = Caller::of(&node.url(), &client, Arc::default());
         let wallet = caller.client(Method::GET, "/wallets", Value::Null).await["wallets"][0]["id"].as_i64().unwrap();
         let person = json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
         let beneficiary = caller.client(Method::POST, "/beneficiaries", person).await["id"].as_i64().unwrap();
@@ -50,6 +50,8 @@ impl Shop {
         let email = format!("jo-{}@example.com", client.account_id);
         let user = json!({"email": email, "password": PASSWORD, "role": "owner"});
         caller.operator(Method::POST, &format!("/accounts/{}/users", client.account_id), user).await;
+        // The first round of a reader finds an order, whoever is first.
+        caller.client(Method::POST, "/orders", json!({"product_id": product, "denomination": 10, "quantity": 1})).await;
         assert_eq!(*caller.failures.lock().unwrap(), Vec::<String>::new());
         Shop { client, wallet, product, empty, beneficiary, webhook, email }
     }
@@ -59,7 +61,10 @@ impl Shop {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Orders,
+    /// Reads of a client, and probes of the node.
     Reads,
+    /// Reads of a client alone.
+    BalancedReads,
     Operates,
     Pays,
     User,
@@ -72,6 +77,9 @@ const KNOWN: &[Kind] = &[Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates
 /// All kinds of work. A node serves them with the arguments [`FOR_ALL`].
 const ALL: &[Kind] =
     &[Kind::Orders, Kind::Orders, Kind::Reads, Kind::Operates, Kind::Pays, Kind::User, Kind::Program, Kind::Console];
+/// All kinds of work that a load balancer may give to any node.
+const BALANCED: &[Kind] =
+    &[Kind::Orders, Kind::Orders, Kind::BalancedReads, Kind::Operates, Kind::Pays, Kind::User, Kind::Program, Kind::Console];
 /// Arguments of a node under a load of every kind: large fundings wait for a second operator.
 pub const FOR_ALL: [&str; 2] = ["--approval-above", "2000000.00"];
 
@@ -79,18 +87,24 @@ impl Load {
     /// Starts callers of every kind that the last release knows on a node. `name` distinguishes their data from that of
     /// another load.
     pub fn start(node: &Program, shop: &Shop, name: &str) -> Load {
-        Load::of(KNOWN, node, shop, name)
+        Load::of(KNOWN, &node.url(), shop, name)
     }
 
     /// Starts callers of every kind on a node of this build.
     pub fn whole(node: &Program, shop: &Shop, name: &str) -> Load {
-        Load::of(ALL, node, shop, name)
+        Load::of(ALL, &node.url(), shop, name)
     }
 
-    fn of(kinds: &[Kind], node: &Program, shop: &Shop, name: &str) -> Load {
+    /// Starts callers of every kind at the address of a load balancer in front of nodes of this build. They do not ask for the
+    /// readiness of a node, because one that stops answers with 503.
+    pub fn balanced(url: &str, shop: &Shop, name: &str) -> Load {
+        Load::of(BALANCED, url, shop, name)
+    }
+
+    fn of(kinds: &[Kind], url: &str, shop: &Shop, name: &str) -> Load {
         let mut load = Load { failures: Arc::default(), rounds: vec![], stop: CancellationToken::new(), callers: JoinSet::new() };
         for (number, kind) in kinds.iter().copied().enumerate() {
-            let caller = Caller::of(node, &shop.client, load.failures.clone());
+            let caller = Caller::of(url, &shop.client, load.failures.clone());
             let (told, rounds) = watch::channel(0);
             load.rounds.push(rounds);
             let (stop, shop, name) = (load.stop.clone(), shop.clone(), format!("{name}-{number}"));
@@ -102,7 +116,11 @@ impl Load {
                     let key = format!("{name}-{round}");
                     match kind {
                         Kind::Orders => order(&caller, &shop, &key).await,
-                        Kind::Reads => read(&caller, &shop).await,
+                        Kind::Reads => {
+                            read(&caller, &shop).await;
+                            caller.anyone(Method::GET, "/readyz", Value::Null).await;
+                        }
+                        Kind::BalancedReads => read(&caller, &shop).await,
                         Kind::Operates => operate(&caller, &shop, &key).await,
                         Kind::Pays => session = pay(&caller, &shop, &key, session).await,
                         Kind::User => people::of_user(&caller, &shop, &key).await,
@@ -150,9 +168,9 @@ struct Caller {
 }
 
 impl Caller {
-    fn of(node: &Program, client: &Client, failures: Arc<Mutex<Vec<String>>>) -> Caller {
+    fn of(url: &str, client: &Client, failures: Arc<Mutex<Vec<String>>>) -> Caller {
         let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap();
-        Caller { url: node.url(), http, client: client.clone(), failures }
+        Caller { url: url.to_owned(), http, client: client.clone(), failures }
     }
 
     async fn client(&self, method: Method, path: &str, body: Value) -> Value {
@@ -246,7 +264,7 @@ async fn read(caller: &Caller, shop: &Shop) {
         caller.client(Method::GET, &format!("/webhooks/deliveries/{id}"), Value::Null).await;
     }
     caller.client(Method::GET, &format!("/webhooks/{}", shop.webhook), Value::Null).await;
-    for path in ["/readyz", "/metrics", "/log/1/keys"] {
+    for path in ["/metrics", "/log/1/keys"] {
         caller.anyone(Method::GET, path, Value::Null).await;
     }
 }

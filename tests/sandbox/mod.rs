@@ -8,7 +8,7 @@ use ledger_events::{AccountId, OrderId, WalletId};
 use ledger_projections::orders;
 use rewards_ledger::fulfilment::Fulfilment;
 use rewards_ledger::ledger::commands::PlaceOrder;
-use rewards_ledger::ledger::{Command, CommandResult, Ledger, commands, stock};
+use rewards_ledger::ledger::{Command, CommandResult, Ledger, WriteError, commands, stock};
 use rewards_ledger::sandbox::cards::Course;
 use rewards_ledger::sandbox::{Delays, Sandbox, SandboxError, open as open_if};
 use rewards_ledger::telemetry::Metrics;
@@ -17,7 +17,7 @@ use sqlx::PgPool;
 
 use crate::support::ledger::{Customer, SHARD, money, open, origin, run};
 use crate::support::postgres::{self, TestDatabase};
-use crate::support::program::{Client, Program};
+use crate::support::program::{Client, DEADLINE, Program};
 use crate::support::wait::until;
 
 /// A sandbox whose fulfilment and clock the test controls.
@@ -32,12 +32,29 @@ struct Stage {
 
 const PACE: Delays = Delays { rest_after: TimeDelta::seconds(60), late_after: TimeDelta::seconds(600) };
 
+/// Runs an action of the sandbox. Repeats it if nothing happened, because the machine paused for longer than a command waits.
+async fn done<T>(action: impl AsyncFn() -> Result<T, SandboxError>) -> T {
+    let taken = tokio::time::timeout(DEADLINE, async {
+        loop {
+            match action().await {
+                Err(SandboxError::Write(WriteError::Unavailable)) => {}
+                outcome => return outcome,
+            }
+        }
+    });
+    taken.await.expect("in time").unwrap()
+}
+
+async fn opened(ledger: &Ledger) -> Sandbox {
+    done(|| Sandbox::open(ledger, ledger.pool().clone(), PACE)).await
+}
+
 impl Stage {
     async fn open() -> Stage {
         let database = postgres::database().await;
         let options: PgConnectOptions = database.url.parse().unwrap();
         let ledger = open(&options).await;
-        let sandbox = Sandbox::open(&ledger, ledger.pool().clone(), PACE).await.unwrap();
+        let sandbox = opened(&ledger).await;
         let CommandResult::Account(account) = run(&ledger, commands::CreateAccount { name: "Tester".into() }).await else {
             panic!()
         };
@@ -67,7 +84,7 @@ impl Stage {
     /// Runs fulfilment, then the sandbox at a time, then fulfilment again.
     async fn at(&mut self, now: DateTime<Utc>) {
         self.fulfilment.step(SHARD).await.unwrap();
-        self.sandbox.step(now).await.unwrap();
+        done(|| self.sandbox.step(now)).await;
         self.fulfilment.step(SHARD).await.unwrap();
     }
 
@@ -140,7 +157,7 @@ async fn the_product_delivered_at_once_never_runs_out() {
         for id in placed {
             assert_eq!(stage.see(id).await, (OrderStatus::Delivered, 10));
         }
-        stage.sandbox.step(Utc::now()).await.unwrap();
+        done(|| stage.sandbox.step(Utc::now())).await;
     }
 }
 
@@ -148,7 +165,7 @@ async fn the_product_delivered_at_once_never_runs_out() {
 async fn two_nodes_add_no_more_stock_than_one() {
     let stage = Stage::open().await;
     let other = open(&stage.options).await;
-    let second = Sandbox::open(&other, other.pool().clone(), PACE).await.unwrap();
+    let second = opened(&other).await;
     assert_eq!(second.products().len(), 4, "the products are seeded once");
     let ids = |sandbox: &Sandbox| sandbox.products().iter().map(|(id, _)| *id).collect::<Vec<_>>();
     assert_eq!(ids(&second), ids(&stage.sandbox));

@@ -157,9 +157,14 @@ impl Browser {
 
     /// Presses the tabulator key.
     pub async fn tab(&self) {
-        let key = |kind: &str| json!({"type": kind, "value": "\u{e004}"});
-        let keyboard = json!({"type": "key", "id": "keyboard", "actions": [key("keyDown"), key("keyUp")]});
-        self.ask("/actions", json!({"actions": [keyboard]})).await;
+        self.press_keys("\u{e004}").await;
+    }
+
+    /// Presses keys, one after the other. WebDriver has its own characters for keys such as the tabulator, U+E004.
+    pub async fn press_keys(&self, keys: &str) {
+        let key = |kind: &str, value: char| json!({"type": kind, "value": value});
+        let actions: Vec<Value> = keys.chars().flat_map(|value| [key("keyDown", value), key("keyUp", value)]).collect();
+        self.ask("/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})).await;
     }
 
     /// Returns the path of the first element that matches an XPath, once there is one. A failure shows the page.

@@ -32,7 +32,7 @@ use rewards_ledger::secrets::seal::Secret;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use super::ledger::{money, origin};
+use super::ledger::{execute, money, origin};
 use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
@@ -162,7 +162,7 @@ impl Shop {
         self.replay(all, 500).await;
         self.advance().await;
         self.replay(late, 1).await;
-        self.listens(late, false).await;
+        self.deactivates(late).await;
         self.project().await;
         self.erasures(&left).await;
         self.project().await;
@@ -215,9 +215,9 @@ impl Shop {
         }
         let second = || Origin { actor: Actor::Operator(77), request_id: "test".to_owned() };
         let grant = commands::GrantApproval { approval_id: ids[0] };
-        self.ledger.execute(SHARD, grant, second()).await.unwrap();
+        execute(&self.ledger, grant, second()).await.unwrap();
         let reject = commands::RejectApproval { approval_id: ids[1], reason: Some(Secret::new("no")) };
-        self.ledger.execute(SHARD, reject, second()).await.unwrap();
+        execute(&self.ledger, reject, second()).await.unwrap();
         self.run(commands::WithdrawApproval { approval_id: ids[3] }).await;
     }
 
@@ -370,6 +370,14 @@ impl Shop {
 
     async fn suspend(&self, account_id: AccountId) {
         self.run(commands::SetAccountStatus { account_id, status: AccountStatus::Suspended }).await;
+    }
+
+    /// Switches a webhook off as the service does with one that only fails.
+    async fn deactivates(&self, webhook_id: WebhookId) {
+        let version =
+            sqlx::query_scalar("SELECT version FROM webhooks WHERE id = $1").bind(webhook_id).fetch_one(self.pool()).await;
+        let (account_id, failing_since) = (self.customer.account_id, chrono::Utc::now().trunc_subsecs(3));
+        self.run(commands::DeactivateWebhook { account_id, webhook_id, version: version.unwrap(), failing_since }).await;
     }
 
     async fn listens(&self, webhook_id: WebhookId, is_active: bool) {

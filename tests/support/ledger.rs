@@ -44,19 +44,23 @@ pub fn money(text: &str) -> Money {
     text.parse().unwrap()
 }
 
-/// Runs a command, which must succeed. Retries it if nothing happened, because the machine paused for longer than a caller
-/// waits.
+/// Runs a command, which must succeed (see [`execute`]).
 pub async fn run(ledger: &Ledger, command: impl Into<Command>) -> CommandResult {
+    execute(ledger, command, origin()).await.unwrap()
+}
+
+/// Executes a command. Retries it if nothing happened, because the machine paused for longer than a caller waits.
+pub async fn execute(ledger: &Ledger, command: impl Into<Command>, origin: Origin) -> Result<CommandResult, WriteError> {
     let command = command.into();
     let taken = tokio::time::timeout(DEADLINE, async {
         loop {
-            match ledger.execute(SHARD, command.clone(), origin()).await {
+            match ledger.execute(SHARD, command.clone(), origin.clone()).await {
                 Err(WriteError::Unavailable) => tokio::time::sleep(RETRY_PAUSE).await,
                 outcome => return outcome,
             }
         }
     });
-    taken.await.expect("in time").unwrap()
+    taken.await.expect("in time")
 }
 
 /// A customer: an account with a wallet, and a product with the face values 10.00 and 25.00.
@@ -99,7 +103,13 @@ pub async fn account(ledger: &Ledger, name: &str, balance: &str) -> (AccountId, 
 
 /// Creates a product with the face values 10.00 and 25.00, without stock.
 pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
-    let details = ProductDetails {
+    let CommandResult::Product(product) = run(ledger, commands::AddProduct { details: details(name) }).await else { panic!() };
+    product.id
+}
+
+/// Details of a product with the face values 10.00 and 25.00.
+pub fn details(name: &str) -> ProductDetails {
+    ProductDetails {
         name: name.to_owned(),
         brand: "Brand".to_owned(),
         category_id: None,
@@ -111,7 +121,5 @@ pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
         terms: String::new(),
         is_active: true,
         stock_thresholds: vec![],
-    };
-    let CommandResult::Product(product) = run(ledger, commands::AddProduct { details }).await else { panic!() };
-    product.id
+    }
 }

@@ -2,10 +2,12 @@ use std::path::PathBuf;
 
 pub mod browser;
 pub mod clock;
+pub mod collector;
 pub mod documented;
 pub mod failover;
 pub mod history;
 pub mod ledger;
+pub mod lines;
 pub mod mail;
 #[path = "../../crates/webhook-client/tests/support/misbehave.rs"]
 pub mod misbehave;
@@ -14,6 +16,7 @@ pub mod open_id;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
+pub mod random;
 pub mod relay;
 pub mod replicas;
 pub mod shop;

@@ -18,10 +18,11 @@ use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::feed::FeedWaiters;
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
 use rewards_ledger::ledger::{FIRST_SHARD, Ledger, Origin, commands, eraser};
-use rewards_ledger::node::serving::{self, ApiSettings, Connections, Served};
+use rewards_ledger::node::serving::{self, ApiSettings, Connections, Ending, Served};
 use rewards_ledger::pages::PageSettings;
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
+use rewards_ledger::telemetry::traces::{TraceSettings, Traces};
 use rewards_ledger::transparency::PublicLog;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -32,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::documented;
-use super::ledger::{keyring, run};
+use super::ledger::{execute, keyring, run};
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
 use super::tree::{self, Tree};
@@ -157,6 +158,7 @@ struct Options {
     /// Identity provider of the operators' users.
     issuer: Option<String>,
     approval_limits: ApprovalLimits,
+    traces: Traces,
 }
 
 impl Default for Options {
@@ -166,6 +168,7 @@ impl Default for Options {
             is_sandbox: false,
             issuer: None,
             approval_limits: ApprovalLimits::default(),
+            traces: Traces::default(),
         }
     }
 }
@@ -173,6 +176,12 @@ impl Default for Options {
 impl Node {
     pub async fn start() -> Node {
         Node::on_its_own(Options::default()).await
+    }
+
+    /// Starts a node that exports this share of its traces.
+    pub async fn tracing(endpoint: String, sample: f64) -> Node {
+        let traces = Traces::start(&TraceSettings { endpoint, ca_pem: None, sample }).unwrap();
+        Node::on_its_own(Options { traces, ..Options::default() }).await
     }
 
     /// Starts a node with these rate limits.
@@ -227,9 +236,9 @@ impl Node {
     }
 
     async fn on(database: Option<TestDatabase>, options: PgConnectOptions, wanted: Options) -> Node {
-        let Options { limits, is_sandbox, issuer, approval_limits } = wanted;
+        let Options { limits, is_sandbox, issuer, approval_limits, traces } = wanted;
         let keyring = keyring();
-        let metrics = Metrics::default();
+        let metrics = Metrics::with_traces(traces);
         let tasks = TaskTracker::new();
         let ledger = Ledger::open(&options, keyring.clone(), metrics.clone(), &tasks).await.unwrap();
         let token = random_secret();
@@ -255,7 +264,7 @@ impl Node {
                 payloads: Duration::from_secs(30 * 86_400),
                 response_bodies: 16 << 20,
             },
-            stopping: stopping.clone(),
+            ending: Ending { stopping: stopping.clone(), ..Ending::default() },
         };
         let state = serving::api_state(&ledger, &options, keyring, metrics.clone(), settings, &tasks);
         let (sessions, feed) = (state.sessions.clone(), state.feed.clone());
@@ -451,7 +460,7 @@ impl Node {
         self.operator("POST", &format!("/wallets/{wallet_id}/fund"), funding).await.data(201);
         let product = self.operator("POST", "/products", product("Acme Card")).await.data(201);
         let product_id = product["id"].as_i64().unwrap();
-        let vouchers: Vec<Value> = (1..=3).map(|n| json!({"card_number": format!("card-{n}"), "pin": "1234"})).collect();
+        let vouchers: Vec<Value> = (1..=3).map(|n| json!({"card_number": format!("card-{n}"), "pin": "pin-1"})).collect();
         let stock = json!({"denomination": "10.00", "vouchers": vouchers});
         self.operator("POST", &format!("/products/{product_id}/vouchers"), stock).await.data(200);
         Setup { client, wallet_id, product_id }
@@ -493,7 +502,7 @@ impl Node {
     /// Runs fulfilment for one order.
     pub async fn fulfil(&self, order_id: i64) {
         let origin = Origin { actor: ledger_events::Actor::Fulfilment, request_id: "fulfilment".to_owned() };
-        self.ledger.execute(FIRST_SHARD, commands::FulfilOrder { order_id: OrderId(order_id) }, origin).await.unwrap();
+        execute(&self.ledger, commands::FulfilOrder { order_id: OrderId(order_id) }, origin).await.unwrap();
     }
 }
 

@@ -73,7 +73,7 @@ pub fn peak_memory(id: u32) -> Option<u64> {
 }
 
 impl Program {
-    /// Starts `serve` on a free port and waits until it is ready.
+    /// Starts `serve` on a free port, unless the arguments name one, and waits until it is ready.
     pub async fn start(database_url: &str, arguments: &[&str]) -> Program {
         Program::logging(LOG_LEVEL, database_url, arguments).await
     }
@@ -81,6 +81,15 @@ impl Program {
     /// Starts `serve` with this value of `RUST_LOG`.
     pub async fn logging(log_level: &str, database_url: &str, arguments: &[&str]) -> Program {
         Program::starting(log_level, database_url, arguments, |command| command).await
+    }
+
+    /// Starts `serve` with this value of `RUST_LOG` and one more environment variable, which lasts until it is restarted.
+    pub async fn with_variable(variable: (&str, &str), log_level: &str, database_url: &str, arguments: &[&str]) -> Program {
+        let with = |mut command: Command| {
+            command.env(variable.0, variable.1);
+            command
+        };
+        Program::starting(log_level, database_url, arguments, with).await
     }
 
     /// Starts `serve` with a limit on descriptors, which lasts until it is restarted.
@@ -127,7 +136,9 @@ impl Program {
 
     /// Kills `serve` if it still runs, starts it again and waits until it is ready.
     pub async fn restart(&mut self) {
-        self.process.kill().await.unwrap();
+        if !self.has_ended() {
+            self.process.kill().await.unwrap();
+        }
         let mut command = self.command();
         command.env("RUST_LOG", &self.log_level);
         (self.process, self.address) = serve(command, &self.arguments, &self.log).await;
@@ -264,7 +275,10 @@ fn command(directory: &std::path::Path, database_url: &str) -> Command {
 
 /// Starts `serve`. Returns the process, and the address of its API once it is ready.
 async fn serve(mut command: Command, arguments: &[String], log: &Log) -> (Child, Option<String>) {
-    command.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    command.args(["serve", "--log-format", "json"]);
+    if !arguments.iter().any(|argument| argument == "--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     if !arguments.iter().any(|argument| argument == "--rate-limits") {
         command.args(["--rate-limits", AMPLE_LIMITS]);
     }

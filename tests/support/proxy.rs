@@ -1,12 +1,12 @@
 //! A TCP proxy in front of Postgres that can cut a connection around a commit, or silence it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ledger_database::PgConnectOptions;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
@@ -91,14 +91,19 @@ impl Connection {
 impl Proxy {
     /// Starts a proxy in front of a database, and returns options for connections through it.
     pub async fn before(url: &str) -> (Proxy, PgConnectOptions) {
-        let proxy = Proxy::start(socket(url)).await;
+        let proxy = Proxy::start(Target::Socket(socket(url))).await;
         let mut through: reqwest::Url = url.parse().unwrap();
         through.set_host(Some("127.0.0.1")).unwrap();
         through.set_port(Some(proxy.address.port())).unwrap();
         (proxy, through.as_str().parse().unwrap())
     }
 
-    async fn start(server: PathBuf) -> Proxy {
+    /// Starts a proxy in front of a server that listens on a port of this machine.
+    pub async fn before_port(port: u16) -> Proxy {
+        Proxy::start(Target::Port(port)).await
+    }
+
+    async fn start(server: Target) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy {
             address: listener.local_addr().unwrap(),
@@ -117,7 +122,8 @@ impl Proxy {
                 if accepting.takes_none.load(Ordering::SeqCst) {
                     continue;
                 }
-                let server = connect(&server).await;
+                // While the server is down, a client loses its connection at once.
+                let Ok(server) = server.connect().await else { continue };
                 let (relaying, mut away) = (accepting.clone(), accepting.is_away.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
@@ -190,13 +196,13 @@ impl Proxy {
         self.cuts.load(Ordering::SeqCst)
     }
 
-    async fn relay(self, client: TcpStream, server: UnixStream) {
+    async fn relay(self, client: TcpStream, server: Box<dyn Duplex>) {
         let connection = Arc::new(Connection::default());
         let _ends = EndsWithRelay(connection.clone());
         self.open.lock().unwrap().push(connection.clone());
         let answering = connection.clone();
         let (mut client_read, mut client_write) = client.into_split();
-        let (mut server_read, mut server_write) = server.into_split();
+        let (mut server_read, mut server_write) = tokio::io::split(server);
         // Ends with this relay.
         let mut answers = tokio::task::JoinSet::new();
         answers.spawn(async move {
@@ -264,9 +270,24 @@ pub fn socket(url: &str) -> PathBuf {
     options.get_socket().expect("the server listens on a socket").join(format!(".s.PGSQL.{}", options.get_port()))
 }
 
-/// Opens a connection to a server, once it listens.
-async fn connect(socket: &Path) -> UnixStream {
-    UnixStream::connect(socket).await.unwrap()
+/// Address of the server behind a proxy.
+#[derive(Debug)]
+enum Target {
+    Socket(PathBuf),
+    Port(u16),
+}
+
+/// A connection to a server.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+impl Target {
+    async fn connect(&self) -> std::io::Result<Box<dyn Duplex>> {
+        Ok(match self {
+            Target::Socket(path) => Box::new(UnixStream::connect(path).await?),
+            Target::Port(port) => Box::new(TcpStream::connect(("127.0.0.1", *port)).await?),
+        })
+    }
 }
 
 /// State of a client's session, as far as it determines whether something commits.

@@ -1,5 +1,5 @@
-//! A TCP relay in front of a receiver. It can hold connections, as if the network stalled before the first byte, and
-//! counts them.
+//! A TCP relay in front of one or more servers. It can hold connections, as if the network stalled before the first byte,
+//! and counts them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +18,18 @@ pub struct Relay {
 
 impl Relay {
     pub async fn before(target: SocketAddr) -> Relay {
+        Relay::among(vec![target]).await
+    }
+
+    /// Starts a relay whose connections lead to each of the servers in turn.
+    pub async fn among(targets: Vec<SocketAddr>) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let relay =
             Relay { address: listener.local_addr().unwrap(), is_held: watch::Sender::new(false), accepted: Arc::default() };
         let (held, accepted) = (relay.is_held.clone(), relay.accepted.clone());
         tokio::spawn(async move {
             while let Ok((mut inward, _)) = listener.accept().await {
-                accepted.fetch_add(1, Ordering::SeqCst);
+                let target = targets[accepted.fetch_add(1, Ordering::SeqCst) % targets.len()];
                 let mut held = held.subscribe();
                 tokio::spawn(async move {
                     if held.wait_for(|is_held| !is_held).await.is_ok()
@@ -36,6 +41,10 @@ impl Relay {
             }
         });
         relay
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns the URL to register for a webhook.

@@ -91,9 +91,49 @@ impl Pair {
         format!("postgres://{OWNER}@127.0.0.1:{b},127.0.0.1:{a}/ledger?target_session_attrs={target}")
     }
 
+    /// Returns the URL of the primary alone.
+    pub fn primary_url(&self) -> String {
+        self.ledger_url(self.primary)
+    }
+
+    /// Returns the URL of the standby alone.
+    pub fn standby_url(&self) -> String {
+        self.ledger_url(1 - self.primary)
+    }
+
+    fn ledger_url(&self, index: usize) -> String {
+        format!("postgres://{OWNER}@127.0.0.1:{}/ledger", self.servers[index].port)
+    }
+
+    /// Makes the standby fall behind from now on, or catch up again. Commits do not wait for it to catch up.
+    pub async fn hold_back(&self, is_held: bool) {
+        let standby = 1 - self.primary;
+        let statement = if is_held { "SELECT pg_wal_replay_pause()" } else { "SELECT pg_wal_replay_resume()" };
+        self.execute(standby, statement).await;
+        let mut admin = self.admin(standby).await;
+        let wanted = if is_held { "paused" } else { "not paused" };
+        until("the standby is held back or not", async || {
+            let state: String = sqlx::query_scalar("SELECT pg_get_wal_replay_pause_state()").fetch_one(&mut admin).await.unwrap();
+            state == wanted
+        })
+        .await;
+    }
+
+    /// Kills the standby. The primary does not wait for it any more.
+    pub async fn lose_standby(&mut self) {
+        self.execute(self.primary, "ALTER SYSTEM SET synchronous_standby_names = ''").await;
+        self.execute(self.primary, "SELECT pg_reload_conf()").await;
+        self.kill(1 - self.primary).await;
+    }
+
     /// Returns the port of the primary.
     pub fn primary_port(&self) -> u16 {
         self.servers[self.primary].port
+    }
+
+    /// Returns the port of the standby.
+    pub fn standby_port(&self) -> u16 {
+        self.servers[1 - self.primary].port
     }
 
     /// Kills the primary and promotes the standby. Returns when the standby is promoted.

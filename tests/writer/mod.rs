@@ -200,7 +200,7 @@ async fn a_rejected_command_leaves_its_neighbours_alone() {
     let ledger = ledger::open(&database.url.parse().unwrap()).await;
     let customer = Customer::with(&ledger, "30.00").await;
     let replies =
-        futures::future::join_all((0..10).map(|n| ledger.execute(SHARD, order(&customer, &format!("{n}")), origin()))).await;
+        futures::future::join_all((0..10).map(|n| ledger::execute(&ledger, order(&customer, &format!("{n}")), origin()))).await;
     let placed = replies.iter().filter(|r| r.is_ok()).count();
     assert_eq!(placed, 3);
     assert!(
@@ -250,7 +250,7 @@ async fn a_caller_that_goes_away_does_not_undo_its_command() {
     let customer = Customer::with(&ledger, "100.00").await;
     drop(ledger.enqueue(SHARD, order(&customer, "gone"), origin(), None).unwrap());
     // The next command commits after it.
-    ledger.execute(SHARD, order(&customer, "next"), origin()).await.unwrap();
+    ledger::execute(&ledger, order(&customer, "next"), origin()).await.unwrap();
     assert_eq!(balance(ledger.pool(), &customer).await, "80.00");
 }
 
@@ -295,14 +295,17 @@ async fn the_same_client_reference_is_one_order() {
     let customer = Arc::new(Customer::with(&nodes[0], "1000.00").await);
     let replies = futures::future::join_all((0..50).map(|n| {
         let (ledger, customer) = (nodes[n % 2].clone(), customer.clone());
-        async move { ledger.execute(SHARD, order(&customer, "same"), origin()).await }
+        async move { ledger::execute(&ledger, order(&customer, "same"), origin()).await }
     }))
     .await;
     let new = replies.iter().filter(|r| matches!(r, Ok(CommandResult::Order(view)) if view.is_new)).count();
     assert_eq!((new, replies.iter().filter(|r| r.is_ok()).count()), (1, 50));
     let two = PlaceOrder { client_reference: Some("same".into()), ..customer.order("10.00", 2) };
     let other = Command::PlaceOrder(two);
-    assert!(matches!(nodes[0].execute(SHARD, other, origin()).await, Err(WriteError::Rejected(Rejection::DuplicateReference))));
+    assert!(matches!(
+        ledger::execute(&nodes[0], other, origin()).await,
+        Err(WriteError::Rejected(Rejection::DuplicateReference))
+    ));
     assert_eq!(balance(nodes[0].pool(), &customer).await, "990.00");
 }
 
@@ -319,10 +322,10 @@ async fn a_funding_reference_counts_once() {
         note: None,
     };
     let (first, again) =
-        tokio::join!(ledger.execute(SHARD, fund("5.00"), origin()), ledger.execute(SHARD, fund("5.00"), origin()));
+        tokio::join!(ledger::execute(&ledger, fund("5.00"), origin()), ledger::execute(&ledger, fund("5.00"), origin()));
     let is_new = |answer: Result<CommandResult, WriteError>| matches!(answer, Ok(CommandResult::Funding { is_new: true, .. }));
     assert_eq!([is_new(first), is_new(again)].into_iter().filter(|new| *new).count(), 1);
-    assert!(matches!(ledger.execute(SHARD, fund("6.00"), origin()).await, Err(WriteError::Rejected(Rejection::Conflict(_)))));
+    assert!(matches!(ledger::execute(&ledger, fund("6.00"), origin()).await, Err(WriteError::Rejected(Rejection::Conflict(_)))));
     assert_eq!(balance(ledger.pool(), &customer).await, "15.00");
 }
 
@@ -355,7 +358,7 @@ async fn writes_of_another_node_count_at_once() {
     // The first node has cached a wallet with a zero balance, and decides on that.
     ledger::run(&one, order(&customer, "all of it")).await;
     for n in 0..20 {
-        let refused = one.execute(SHARD, order(&customer, &format!("too much {n}")), origin()).await;
+        let refused = ledger::execute(&one, order(&customer, &format!("too much {n}")), origin()).await;
         assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
         let funding = commands::FundWallet {
             account_id: None,

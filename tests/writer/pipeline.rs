@@ -124,7 +124,7 @@ async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
     ledger::run(&nodes[0], order(&customer, "once")).await;
     // Both nodes have cached the current state of the log.
     for node in &nodes {
-        let refused = node.execute(SHARD, order(&customer, "too much"), origin()).await;
+        let refused = ledger::execute(node, order(&customer, "too much"), origin()).await;
         assert!(matches!(refused, Err(WriteError::Rejected(Rejection::InsufficientBalance))), "{refused:?}");
     }
     let holder = hold_head(&options).await;
@@ -202,7 +202,7 @@ async fn the_head_hold_time_excludes_waiting_and_read_only_batches() {
     let after = [held("count").await, held("sum").await];
     assert_eq!(after[0], before[0] + 1.0);
     assert!(after[1] - before[1] < since + 1.0, "another session held the head until {since} s ago: {before:?} {after:?}");
-    let refused = shop.ledger.execute(SHARD, Command::PlaceOrder(shop.customer.order("11.00", 1)), origin()).await;
+    let refused = ledger::execute(&shop.ledger, Command::PlaceOrder(shop.customer.order("11.00", 1)), origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
     assert_eq!(held("count").await, after[0], "nothing was written");
 }
@@ -265,7 +265,7 @@ async fn an_order_changed_by_the_batch_in_flight_is_not_read_from_the_table() {
     let CommandResult::Order(again) = *again else { panic!("no order") };
     assert_eq!((again.order.id, again.order.status, again.is_new), (first_id, OrderStatus::Delivered, false));
     let cancel = commands::CancelOrder { account_id: None, order_id: first_id, reason: None };
-    let refused = shop.ledger.execute(SHARD, cancel, origin()).await;
+    let refused = ledger::execute(&shop.ledger, cancel, origin()).await;
     assert!(matches!(refused, Err(WriteError::Rejected(Rejection::OrderNotCancellable))), "{refused:?}");
 }
 

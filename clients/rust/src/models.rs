@@ -326,6 +326,34 @@ pub struct Currency {
     pub name: String,
 }
 
+/// Reason why the service has deactivated a webhook. New values may be added.
+///
+/// `Other` is a value that this version of the library does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum DeactivationReason {
+    #[serde(rename = "failing")]
+    Failing,
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl DeactivationReason {
+    /// Returns the value as the API writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Failing => "failing",
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Display for DeactivationReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Confirmation that a beneficiary is deleted. The history of its payouts is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -373,6 +401,9 @@ pub struct Delivery {
     pub response_status: Option<i32>,
     /// Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
     pub response_time_ms: Option<i32>,
+    /// Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The
+    /// header `X-Event-Sequence` has the same value.
+    pub sequence: i64,
     /// Current status of the delivery.
     pub status: models::DeliveryStatus,
     /// Unique identifier of the webhook that receives the event.
@@ -413,6 +444,9 @@ pub struct DeliveryDetail {
     pub response_status: Option<i32>,
     /// Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
     pub response_time_ms: Option<i32>,
+    /// Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The
+    /// header `X-Event-Sequence` has the same value.
+    pub sequence: i64,
     /// Current status of the delivery.
     pub status: models::DeliveryStatus,
     /// Unique identifier of the webhook that receives the event.
@@ -2056,6 +2090,8 @@ pub struct Webhook {
     pub created_at: DateTime<Utc>,
     /// Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
     pub credential_id: Option<i64>,
+    /// A deactivation of a webhook by the service.
+    pub deactivation: Option<models::WebhookDeactivation>,
     /// Event types that the webhook is subscribed to.
     pub events: Vec<models::WebhookEventType>,
     /// Names of the headers of your own that each delivery carries, in lower case. Their values are never shown.
@@ -2088,6 +2124,18 @@ pub struct WebhookDay {
     pub failed: i64,
     /// Duration of the longest attempt, in milliseconds; null without attempts.
     pub longest_ms: Option<i32>,
+}
+
+/// A deactivation of a webhook by the service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WebhookDeactivation {
+    /// Time of the deactivation.
+    pub deactivated_at: DateTime<Utc>,
+    /// Time since which all attempts have failed. Null for other reasons.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// Reason for the deactivation.
+    pub reason: models::DeactivationReason,
 }
 
 /// Body of a webhook request. Its bytes are the same in every attempt.

@@ -12,7 +12,7 @@ pub use sqlx_macros::FromRow;
 
 pub use connection::{Connector, PgConnection};
 pub use options::{PgConnectOptions, SessionTarget, UrlError};
-pub use pool::{PgPool, PoolConnection};
+pub use pool::{ConnectionRouter, PgPool, PoolConnection, PoolUsage, PoolWatch};
 pub use transaction::Transaction;
 
 /// Returns whether the error means that a prepared statement is outdated, because a migration changed its tables. A new

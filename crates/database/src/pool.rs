@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use either::Either;
@@ -35,7 +35,33 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pool of connections to Postgres. Cheap to clone.
 #[derive(Clone)]
-pub struct PgPool(Arc<Inner>);
+pub struct PgPool {
+    inner: Arc<Inner>,
+    router: Option<Arc<dyn ConnectionRouter>>,
+}
+
+/// Router that a pool asks for each connection, before it lends one of its own.
+pub trait ConnectionRouter: fmt::Debug + Send + Sync {
+    /// Returns a connection of another pool, or none if the pool itself must lend one.
+    fn route(&self) -> BoxFuture<'_, Result<Option<PoolConnection>, sqlx::Error>>;
+}
+
+/// Reference to a pool that does not keep it open.
+#[derive(Clone)]
+pub struct PoolWatch(Weak<Inner>);
+
+/// Numbers of connections of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Name of the pool, as [`PgPool::name`] returns it.
+    pub name: String,
+    /// Maximum number of connections.
+    pub size: usize,
+    /// Connections that are lent, and those that are being opened.
+    pub in_use: usize,
+    /// Open connections that wait for their next use.
+    pub idle: usize,
+}
 
 struct Inner {
     connector: Connector,
@@ -55,7 +81,23 @@ struct Idle {
 
 impl fmt::Debug for PgPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PgPool").field("name", &self.0.connector.name()).field("size", &self.0.size).finish()
+        f.debug_struct("PgPool").field("name", &self.inner.connector.name()).field("size", &self.inner.size).finish()
+    }
+}
+
+impl fmt::Debug for PoolWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PoolWatch").field(&self.usage()).finish()
+    }
+}
+
+impl PoolWatch {
+    /// Returns how many connections the pool has now; none once the pool is gone.
+    pub fn usage(&self) -> Option<PoolUsage> {
+        let pool = self.0.upgrade()?;
+        let (size, idle) = (pool.size as usize, pool.idle().len());
+        let in_use = size.saturating_sub(pool.permits.available_permits());
+        Some(PoolUsage { name: pool.connector.name().to_owned(), size, in_use, idle })
     }
 }
 
@@ -86,7 +128,8 @@ impl PgPool {
     /// Creates a pool of at most `size` connections, which open on demand.
     pub fn new(connector: Connector, size: u32) -> PgPool {
         let permits = Arc::new(Semaphore::new(size as usize));
-        PgPool(Arc::new(Inner { connector, size, permits, idle: Mutex::default(), forgotten: Mutex::default() }))
+        let inner = Inner { connector, size, permits, idle: Mutex::default(), forgotten: Mutex::default() };
+        PgPool { inner: Arc::new(inner), router: None }
     }
 
     /// Creates a pool without deadlines for statements, for commands and tests.
@@ -94,14 +137,25 @@ impl PgPool {
         PgPool::new(Connector::patient(options), size)
     }
 
+    /// Returns a handle of this pool that asks `router` for each connection first.
+    #[must_use]
+    pub fn with_router(&self, router: Arc<dyn ConnectionRouter>) -> PgPool {
+        PgPool { inner: self.inner.clone(), router: Some(router) }
+    }
+
     /// Returns the name that the server shows as `application_name`.
     pub fn name(&self) -> &str {
-        self.0.connector.name()
+        self.inner.connector.name()
     }
 
     /// Returns the maximum number of connections.
     pub fn size(&self) -> u32 {
-        self.0.size
+        self.inner.size
+    }
+
+    /// Returns a reference that shows how many connections the pool has, and does not keep the pool open.
+    pub fn watch(&self) -> PoolWatch {
+        PoolWatch(Arc::downgrade(&self.inner))
     }
 
     /// Acquires a connection for exclusive use.
@@ -109,19 +163,24 @@ impl PgPool {
     /// # Errors
     /// [`sqlx::Error::PoolTimedOut`] after five seconds, [`sqlx::Error::PoolClosed`], or the error of connecting.
     pub async fn acquire(&self) -> Result<PoolConnection, sqlx::Error> {
+        if let Some(router) = &self.router
+            && let Some(connection) = router.route().await?
+        {
+            return Ok(connection);
+        }
         tokio::time::timeout(ACQUIRE_DEADLINE, self.find()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
     async fn find(&self) -> Result<PoolConnection, sqlx::Error> {
-        let permit = self.0.permits.clone().acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        let permit = self.inner.permits.clone().acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
         loop {
-            let found = self.0.idle().pop();
+            let found = self.inner.idle().pop();
             let Some(Idle { mut connection, opened, since }) = found else { break };
             // `is_outdated` is checked here too: plans may have become outdated while `keep` was putting this one back.
-            if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME || self.0.is_outdated(opened) {
+            if opened.elapsed() > LIFETIME || since.elapsed() > IDLE_LIFETIME || self.inner.is_outdated(opened) {
                 continue;
             }
-            let asked = sqlx::query_scalar::<_, bool>(self.0.connector.check()).fetch_one(&mut connection);
+            let asked = sqlx::query_scalar::<_, bool>(self.inner.connector.check()).fetch_one(&mut connection);
             match tokio::time::timeout(CHECK_DEADLINE, asked).await {
                 Ok(Ok(true)) => return Ok(self.lend(connection, opened, permit)),
                 Ok(Ok(false)) => drop(connection),
@@ -132,7 +191,7 @@ impl PgPool {
                         deadline = ?CHECK_DEADLINE,
                         "an idle database connection did not answer within the deadline; closing all idle ones"
                     );
-                    self.0.idle().clear();
+                    self.inner.idle().clear();
                 }
             }
         }
@@ -147,7 +206,7 @@ impl PgPool {
     /// Connects, and retries while the server is starting or has no slot for another connection.
     async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         loop {
-            match self.0.connector.connect().await {
+            match self.inner.connector.connect().await {
                 Err(sqlx::Error::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(sqlx::Error::Database(error)) if error.is_transient_in_connect_phase() => {}
                 outcome => return outcome,
@@ -174,10 +233,10 @@ impl PgPool {
 
     /// Closes the pool. It lends no more connections, and waits up to ten seconds for those in use.
     pub async fn close(&self) {
-        let all = tokio::time::timeout(CLOSE_DEADLINE, self.0.permits.acquire_many(self.0.size)).await;
-        self.0.permits.close();
+        let all = tokio::time::timeout(CLOSE_DEADLINE, self.inner.permits.acquire_many(self.inner.size)).await;
+        self.inner.permits.close();
         drop(all);
-        let idle = std::mem::take(&mut *self.0.idle());
+        let idle = std::mem::take(&mut *self.inner.idle());
         for Idle { connection, .. } in idle {
             _ = connection.close().await; // on failure the server notices the closed socket
         }
@@ -187,8 +246,8 @@ impl PgPool {
     /// back.
     fn forget_plans(&self) {
         tracing::info!(connection = self.name(), "the schema has changed; preparing statements again on new connections");
-        *self.0.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.0.idle().clear();
+        *self.inner.forgotten.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.inner.idle().clear();
     }
 }
 
@@ -230,8 +289,8 @@ impl Drop for PoolConnection {
     fn drop(&mut self) {
         let Some(Lent { mut connection, opened, permit }) = self.lent.take() else { return };
         match connection.state() {
-            State::Ready => self.pool.0.keep(connection, opened), // then the permit is released
-            State::Broken => {}                                   // the socket is dropped
+            State::Ready => self.pool.inner.keep(connection, opened), // then the permit is released
+            State::Broken => {}                                       // the socket is dropped
             State::Outdated => self.pool.forget_plans(),
             // A statement was cancelled, or a rollback is due. The slot in the pool becomes free when the server has
             // finished it, or after the deadline. Otherwise cancelled calls could add up to more connections than the pool
@@ -241,7 +300,7 @@ impl Drop for PoolConnection {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
                 runtime.spawn(async move {
                     match tokio::time::timeout(CLEAN_UP_DEADLINE, connection.ping()).await {
-                        Ok(Ok(())) => pool.0.keep(connection, opened),
+                        Ok(Ok(())) => pool.inner.keep(connection, opened),
                         Ok(Err(error)) => tracing::debug!(connection = pool.name(), %error, "closed a database connection"),
                         Err(_) => tracing::warn!(
                             connection = pool.name(),

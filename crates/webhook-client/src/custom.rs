@@ -13,7 +13,7 @@ pub const MAX_NAME_CHARACTERS: usize = 64;
 pub const MAX_VALUE_CHARACTERS: usize = 1_024;
 
 /// Names that HTTP, a proxy or the sender sets, so that a receiver can rely on them, and names that unlock metadata services.
-const RESERVED: [&str; 32] = [
+const RESERVED: [&str; 33] = [
     "accept-encoding",
     "baggage",
     "connection",
@@ -38,6 +38,7 @@ const RESERVED: [&str; 32] = [
     "via",
     "x-google-metadata-request",
     "x-event-id",
+    "x-event-sequence",
     "x-event-type",
     "x-real-ip",
     "x-request-id",

@@ -4,9 +4,7 @@
 //! carries only the headers that the README lists and those that HTTP requires. So the sender uses hyper's connections
 //! directly: a full client would add headers.
 
-use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,19 +13,20 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
 use ipnet::IpNet;
-use nix::errno::Errno;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{AlertDescription, CertificateError};
 use rustls_platform_verifier::Verifier;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::address::{AddressFilter, UrlRefused, check_url};
-use super::connections::{Connections, Origin, Trouble};
+use super::connections::{Connections, Origin};
 use super::custom::CustomHeaders;
-use super::resolver::{Resolver, Unresolved};
+use super::resolver::Resolver;
 use super::signature::{sign, token_header_name};
+use describe::describe;
+
+mod describe;
 
 /// Maximum size of a response body that is read and stored, in bytes.
 pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
@@ -35,19 +34,18 @@ pub const MAX_RESPONSE_BODY_BYTES: usize = 64 * 1024;
 /// Recommended [`SenderSettings::connection_lifetime`].
 pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Error of an attempt that fails because this process lacks file descriptors, ports or memory.
-const NONE_TO_SPARE: &str = "this service had no connection to spare: the receiver was not asked";
-
 /// Number of TLS sessions kept for resumption.
 const SESSIONS: usize = 4_096;
 
 const X_WEBHOOK_ID: HeaderName = HeaderName::from_static("x-webhook-id");
 const X_EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
 const X_EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+const X_EVENT_SEQUENCE: HeaderName = HeaderName::from_static("x-event-sequence");
 const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_SIGNATURE_PREVIOUS: HeaderName = HeaderName::from_static("x-signature-previous");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Settings of a [`Sender`].
 #[derive(Debug, Clone)]
@@ -91,6 +89,9 @@ pub struct Delivery<'a> {
     pub event_id: &'a str,
     /// Type of the event, sent as `X-Event-Type`.
     pub event_type: &'a str,
+    /// Number that grows with every event of the same object, sent as `X-Event-Sequence`. `None` if the sender does not know
+    /// it.
+    pub sequence: Option<i64>,
     /// Id of this attempt only, sent as `X-Request-ID`.
     pub request_id: &'a str,
     /// Secret of the webhook. It signs the delivery and is sent in the token header.
@@ -99,6 +100,8 @@ pub struct Delivery<'a> {
     pub previous_secret: Option<&'a str>,
     /// Time of sending, in Unix seconds.
     pub timestamp: i64,
+    /// `traceparent` of W3C Trace Context, if the attempt belongs to a trace. It is not signed.
+    pub traceparent: Option<&'a str>,
     /// Headers of the webhook's owner.
     pub custom_headers: &'a CustomHeaders,
     /// Stored bytes of the payload, sent unchanged.
@@ -176,6 +179,9 @@ impl DeliveryHeaders {
         headers.insert(X_WEBHOOK_ID, HeaderValue::from(delivery.webhook_id));
         headers.insert(X_EVENT_ID, header_value("event id", delivery.event_id)?);
         headers.insert(X_EVENT_TYPE, header_value("event type", delivery.event_type)?);
+        if let Some(sequence) = delivery.sequence {
+            headers.insert(X_EVENT_SEQUENCE, HeaderValue::from(sequence));
+        }
         headers.insert(X_TIMESTAMP, HeaderValue::from(delivery.timestamp));
         headers.insert(X_SIGNATURE, header_value("signature", &signature)?);
         if let Some(previous) = delivery.previous_secret {
@@ -183,6 +189,9 @@ impl DeliveryHeaders {
             headers.insert(X_SIGNATURE_PREVIOUS, header_value("signature", &signature)?);
         }
         headers.insert(X_REQUEST_ID, header_value("request id", delivery.request_id)?);
+        if let Some(traceparent) = delivery.traceparent {
+            headers.insert(TRACEPARENT, header_value("traceparent", traceparent)?);
+        }
         headers.insert(self.token_header.clone(), token);
         Ok(headers)
     }
@@ -345,104 +354,6 @@ fn storable_text(bytes: &[u8]) -> String {
     text.retain(|c| c != '\0');
     text.truncate(text.floor_char_boundary(MAX_RESPONSE_BODY_BYTES));
     text
-}
-
-/// Describes the first error in the chain of causes that has a text for clients. The text never quotes the error itself.
-fn describe(trouble: &Trouble, deadline: Duration) -> String {
-    let (error, closed, otherwise): (&(dyn StdError + 'static), _, _) = match trouble {
-        Trouble::Connecting(error) => (&**error, "connection closed while connecting", "the connection could not be made"),
-        Trouble::Exchanging(error) => (error, "connection closed before an answer", "the connection broke before an answer"),
-        Trouble::Informed => return "too many informational answers (1xx)".to_owned(),
-        Trouble::Late(what) => return format!("{what} within {} s", deadline.as_secs_f64()),
-    };
-    let cause = find_cause(error, closed).unwrap_or_else(|| {
-        tracing::debug!(?error, "a delivery failed with an error that has no description");
-        otherwise.to_owned()
-    });
-    if cause == NONE_TO_SPARE {
-        tracing::warn!(?error, "failed to send a webhook; out of file descriptors (ulimit -n), ports or memory");
-    }
-    cause
-}
-
-fn find_cause(error: &(dyn StdError + 'static), closed: &str) -> Option<String> {
-    if let Some(unresolved) = error.downcast_ref::<Unresolved>() {
-        return Some(unresolved.to_string());
-    }
-    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-        return Some(describe_tls(tls));
-    }
-    if let Some(http) = error.downcast_ref::<hyper::Error>() {
-        if http.is_parse_too_large() {
-            return Some("the headers of the answer are too large".to_owned());
-        }
-        if http.is_parse() {
-            return Some("not an HTTP answer".to_owned());
-        }
-        if http.is_incomplete_message() || http.is_closed() || http.is_canceled() {
-            return Some(closed.to_owned());
-        }
-    }
-    if let Some(io) = error.downcast_ref::<io::Error>() {
-        // `source()` of an I/O error skips the error that it wraps.
-        let inner = io.get_ref().and_then(|inner| find_cause(inner, closed));
-        return inner.or_else(|| describe_io(io, closed));
-    }
-    find_cause(error.source()?, closed)
-}
-
-fn describe_io(error: &io::Error, closed: &str) -> Option<String> {
-    let is_ours =
-        |errno: Errno| matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL);
-    if error.raw_os_error().map(Errno::from_raw).is_some_and(is_ours) {
-        return Some(NONE_TO_SPARE.to_owned());
-    }
-    let text = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused",
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::NotConnected
-        | io::ErrorKind::UnexpectedEof => closed,
-        io::ErrorKind::HostUnreachable => "host unreachable",
-        io::ErrorKind::NetworkUnreachable => "network unreachable",
-        io::ErrorKind::TimedOut => "connection timed out",
-        _ => return None,
-    };
-    Some(text.to_owned())
-}
-
-fn describe_tls(error: &rustls::Error) -> String {
-    use CertificateError as Bad;
-    let text = match error {
-        rustls::Error::InvalidCertificate(bad) => match bad {
-            Bad::Expired | Bad::ExpiredContext { .. } => "certificate has expired",
-            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "certificate is not valid yet",
-            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "certificate is not valid for this name",
-            // A bad signature means that a certificate names a trusted issuer whose key did not sign it.
-            Bad::UnknownIssuer | Bad::BadSignature => "unknown issuer",
-            Bad::Revoked => "certificate has been revoked",
-            _ => "certificate is not acceptable",
-        },
-        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => "the receiver does not speak HTTP/1.1",
-        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the receiver asks for a certificate of this service"
-        }
-        rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => "the receiver does not know this name",
-        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) | rustls::Error::PeerIncompatible(_) => {
-            "no common version or cipher"
-        }
-        rustls::Error::AlertReceived(_) => "the receiver refused the handshake",
-        rustls::Error::NoCertificatesPresented => "the receiver has no certificate",
-        rustls::Error::PeerMisbehaved(_) | rustls::Error::DecryptError | rustls::Error::PeerSentOversizedRecord => {
-            "the receiver does not keep to the protocol"
-        }
-        rustls::Error::InvalidMessage(_)
-        | rustls::Error::InappropriateMessage { .. }
-        | rustls::Error::InappropriateHandshakeMessage { .. } => "the receiver does not speak TLS",
-        _ => "the handshake failed, and the receiver did not say why",
-    };
-    format!("TLS: {text}")
 }
 
 #[cfg(test)]

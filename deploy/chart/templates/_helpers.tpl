@@ -45,6 +45,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 # Only behind PgBouncer in transaction mode.
 - name: DIRECT_DATABASE_URL
   valueFrom: {secretKeyRef: {name: {{ include "ledger.databaseSecret" . }}, key: direct-url, optional: true}}
+# Only with a standby for reads.
+- name: READ_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "ledger.databaseSecret" . }}, key: read-url, optional: true}}
 {{- end }}
 
 {{- define "ledger.podSecurity" -}}
@@ -133,6 +136,13 @@ spec:
         - {name: LEDGER_OPERATOR_TOKEN_FILE, value: /etc/rewards-ledger/keys/operator.token}
         - {name: LEDGER_DATA_DIR, value: /var/lib/rewards-ledger}
         {{- include "ledger.databaseUrls" $ | nindent 8 }}
+        {{- with $.Values.traces.existingSecret }}
+        - name: OTEL_EXPORTER_OTLP_HEADERS
+          valueFrom: {secretKeyRef: {name: {{ . }}, key: headers}}
+        {{- end }}
+        {{- if $.Values.traces.caConfigMap }}
+        - {name: LEDGER_OTLP_CA_FILE, value: /etc/rewards-ledger/traces/ca.pem}
+        {{- end }}
         {{- range $name, $value := $.Values.settings }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
@@ -165,6 +175,9 @@ spec:
         {{- if $.Values.database.caConfigMap }}
         - {name: database-ca, mountPath: /etc/rewards-ledger/database, readOnly: true}
         {{- end }}
+        {{- if $.Values.traces.caConfigMap }}
+        - {name: traces-ca, mountPath: /etc/rewards-ledger/traces, readOnly: true}
+        {{- end }}
   volumes:
     - name: keys
       secret: {secretName: {{ include "ledger.keysSecret" $ }}, defaultMode: 0440}
@@ -177,6 +190,10 @@ spec:
     {{- end }}
     {{- with $.Values.database.caConfigMap }}
     - name: database-ca
+      configMap: {name: {{ . }}}
+    {{- end }}
+    {{- with $.Values.traces.caConfigMap }}
+    - name: traces-ca
       configMap: {name: {{ . }}}
     {{- end }}
 {{- end }}

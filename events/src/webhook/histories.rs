@@ -42,9 +42,11 @@ fn command() -> impl Strategy<Value = WebhookCommand> {
     let retry = (any::<bool>(), 0i16..7).prop_map(|(has_failed, attempt_count)| {
         WebhookCommand::Retry(Retryable { event_id: Uuid::nil(), replay_id: ReplayId(0), has_failed, attempt_count })
     });
+    let reason = Deactivation::Failing { failing_since: at(0).recorded_at };
     prop_oneof![
         6 => update,
         1 => Just(WebhookCommand::Delete),
+        2 => (1i64..21).prop_map(move |version| WebhookCommand::Deactivate { version, reason }),
         2 => (1i64..99).prop_map(|delivery_id| WebhookCommand::Test { delivery_id, event_type: None }),
         2 => retry,
     ]
@@ -58,11 +60,14 @@ proptest! {
         let mut state = evolve(None, WebhookId(3), &history[0], &at(1)).unwrap();
         // Expected state, tracked without `evolve`.
         let (mut events, mut is_active, mut is_deleted, mut changed_at) = (of(&first.events, &first.further_events), true, false, 1);
+        let mut deactivated = None;
         for command in steps {
             let decided = decide(&state, command.clone());
             let Ok(event) = decided else {
+                let is_late = |of| of != history.len() as i64;
                 let is_fair = is_deleted || matches!(command, WebhookCommand::Retry(_))
-                    || (matches!(command, WebhookCommand::Test { .. }) && !is_active);
+                    || (matches!(command, WebhookCommand::Test { .. } | WebhookCommand::Deactivate { .. }) && !is_active)
+                    || matches!(command, WebhookCommand::Deactivate { version, .. } if is_late(version));
                 prop_assert!(is_fair, "{:?}: {:?}", command, decided);
                 continue;
             };
@@ -74,7 +79,12 @@ proptest! {
                     if let Some(changed) = &change.events {
                         events = of(changed, change.further_events.as_deref().unwrap_or_default());
                     }
+                    if let Some(reason) = change.deactivation {
+                        prop_assert!(is_active && change.is_active == Some(false));
+                        deactivated = Some(Deactivated { reason, at: at(version).recorded_at });
+                    }
                     is_active = change.is_active.unwrap_or(is_active);
+                    deactivated = deactivated.filter(|_| !is_active);
                     changed_at = version;
                 }
                 WebhookEvent::WebhookDeleted(_) => (is_active, is_deleted, changed_at) = (false, true, version),
@@ -90,6 +100,7 @@ proptest! {
             events,
             is_active,
             is_deleted,
+            deactivated,
             created_at: at(1).recorded_at,
             updated_at: at(changed_at).recorded_at,
         };

@@ -63,6 +63,28 @@ fn an_update_omits_its_newer_fields_when_absent() {
 }
 
 #[test]
+fn a_deactivation_needs_the_version_that_was_judged_and_ends_when_the_webhook_is_switched_on() {
+    let reason = Deactivation::Failing { failing_since: at(0).recorded_at };
+    let deactivate = |version| WebhookCommand::Deactivate { version, reason };
+    let before = webhook(&[]);
+    assert_eq!(decide(&before, deactivate(2)), Err(Rejection::Conflict(CHANGED)));
+    assert_eq!(decide(&webhook(&[switched(false)]), deactivate(2)), Err(Rejection::WebhookInactive));
+    let event = decide(&before, deactivate(1)).unwrap();
+    let WebhookEvent::WebhookUpdated(change) = &event else { panic!("{event:?}") };
+    let json = r#"{"events":null,"is_active":false,"name_hash":null,"url_hash":null,"deactivation":{"reason":"failing","failing_since":"2027-01-15T08:00:00Z"}}"#;
+    assert_eq!(serde_json::to_string(change).unwrap(), json);
+    assert_eq!(serde_json::from_str::<WebhookUpdated>(json).unwrap(), *change);
+
+    let deactivated = Some(Deactivated { reason, at: at(2).recorded_at });
+    let after = webhook(std::slice::from_ref(change));
+    assert_eq!((after.is_active, after.deactivated), (false, deactivated));
+    let renamed = WebhookUpdated { name_hash: Some("n".to_owned()), ..WebhookUpdated::default() };
+    assert_eq!(webhook(&[change.clone(), renamed]).deactivated, deactivated);
+    assert_eq!(webhook(&[change.clone(), switched(true)]).deactivated, None);
+    assert_eq!(webhook(&[change.clone(), switched(true), switched(false)]).deactivated, None);
+}
+
+#[test]
 fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
     let before = webhook(&[]);
     let test = WebhookCommand::Test { delivery_id: 5, event_type: None };

@@ -91,7 +91,7 @@ pub async fn plan(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) 
     if !accounts.is_empty() {
         let rows: Vec<Read<Webhook>> = sqlx::query_as(
             "SELECT webhook_id AS id, version, account_id, credential_id, events, is_active, is_deleted, created_at, updated_at,
-                further_events
+                further_events, NULL::jsonb AS deactivation_reason, NULL::timestamptz AS deactivated_at
              FROM webhook_audience WHERE shard_id = $1 AND account_id = ANY($2)",
         )
         .bind(shard)

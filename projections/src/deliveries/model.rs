@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, OrderId, ReplayId, WebhookId};
+use ledger_events::{AccountId, OrderId, Position, ReplayId, WebhookId};
 use uuid::Uuid;
 
 use crate::listing::pages::Group;
@@ -16,6 +16,8 @@ pub struct Delivery {
     pub order_id: OrderId,
     pub event_type: WebhookEventType,
     pub event_id: Uuid,
+    /// Position of the event in the log.
+    pub position: Position,
     /// Bytes of the envelope. `None` if retention has removed them; the log can produce them again.
     pub payload: Option<String>,
     pub status: DeliveryStatus,

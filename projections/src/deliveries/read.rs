@@ -30,6 +30,7 @@ impl FromRow<'_, PgRow> for DeliveryRow {
             order_id: row.try_get("order_id")?,
             event_type: known(WebhookEventType::parse(event_type), event_type)?,
             event_id: row.try_get("event_id")?,
+            position: row.try_get("position")?,
             payload: row.try_get("payload")?,
             status: known(DeliveryStatus::parse(status), status)?,
             attempt_count: row.try_get("attempt_count")?,
@@ -44,7 +45,7 @@ impl FromRow<'_, PgRow> for DeliveryRow {
 }
 
 const COLUMNS: &str =
-    "SELECT d.id, d.webhook_id, d.order_id, d.event_type, d.event_id, d.created_at, e.payload, s.status, s.attempt_count,
+    "SELECT d.id, d.webhook_id, d.order_id, d.event_type, d.event_id, d.created_at, e.position, e.payload, s.status, s.attempt_count,
         s.response_status, s.response_time_ms, s.delivered_at, s.next_attempt_at, s.response_body";
 const STATE: &str = " JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id";
 const ENVELOPE: &str = " JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id";

@@ -116,6 +116,7 @@ mod tests {
             correlation_id: Uuid::nil(),
             causation_id: None,
             idempotency_key_hash: None,
+            traceparent: None,
         };
         Recorded {
             shard_id: 1,

@@ -201,6 +201,37 @@ pub async fn orders_before_each(
     .await
 }
 
+/// Counts the orders of all accounts that were placed within these positions. Reads one anchor of each account, and the index
+/// entries after it, for either end.
+pub async fn orders_of_all(conn: &mut PgConnection, shard: ShardId, placed: &Range<Position>) -> Result<i64, sqlx::Error> {
+    if placed.is_empty() {
+        return Ok(0);
+    }
+    let (mut ends, mut signs) = (vec![placed.end], vec![1_i64]);
+    if placed.start > 0 {
+        ends.push(placed.start);
+        signs.push(-1);
+    }
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(e.sign * (coalesce(low.ordinal, 0) + o.n)), 0)::bigint
+         FROM unnest($2::bigint[], $3::bigint[]) AS e (position, sign) CROSS JOIN accounts a
+         LEFT JOIN LATERAL (SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = a.id AND key < e.position
+            ORDER BY key DESC LIMIT 1) AS low ON true
+         CROSS JOIN LATERAL
+            (SELECT count(*) AS n FROM orders
+             WHERE shard_id = $1 AND account_id = a.id AND status = ANY($4)
+               AND placed_position > coalesce(low.key, 0) AND placed_position < e.position) AS o
+         WHERE a.shard_id = $1",
+    )
+    .bind(shard)
+    .bind(ends)
+    .bind(signs)
+    .bind(any_status())
+    .persistent(false)
+    .fetch_one(conn)
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,10 +6,11 @@
 use std::ops::Range;
 
 use ledger_database::PgConnection;
+use ledger_events::order::OrderStatus;
 use ledger_events::{AccountId, Id, Position, ProductId, ShardId, WebhookId};
 use sqlx::{Postgres, QueryBuilder};
 
-use super::moves::{Columns, Uncounted};
+use super::moves::{Columns, Move, Uncounted};
 use crate::page;
 
 /// Limits beyond which another method is cheaper. The result is the same.
@@ -107,27 +108,21 @@ pub async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Positio
     .await
 }
 
-/// Counts the orders of all accounts.
+/// Counts the orders of all accounts by the stored counts, and the changes since then.
 pub async fn orders_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
     product: Option<ProductId>,
-    status: Option<&'static str>,
-    uncounted: &Uncounted,
+    status: Option<OrderStatus>,
+    moves: &[Move],
 ) -> Result<i64, sqlx::Error> {
-    let mut query = QueryBuilder::new("");
-    match uncounted {
-        Uncounted::Unknown => _ = query.push("SELECT count(*) FROM orders WHERE shard_id = ").push_bind(shard),
-        Uncounted::Moves(moves) => {
-            let Columns { products, statuses, orders, .. } = Columns::new(moves);
-            query.push("SELECT coalesce(sum(orders), 0)::bigint FROM (");
-            query.push("SELECT product_id, status, orders FROM order_counts WHERE shard_id = ").push_bind(shard);
-            query.push(" UNION ALL SELECT * FROM unnest(").push_bind(products).push("::bigint[], ").push_bind(statuses);
-            query.push("::text[], ").push_bind(orders).push("::bigint[])) AS counts WHERE true");
-        }
-    }
+    let Columns { products, statuses, orders, .. } = Columns::new(moves);
+    let mut query = QueryBuilder::new("SELECT coalesce(sum(orders), 0)::bigint FROM (");
+    query.push("SELECT product_id, status, orders FROM order_counts WHERE shard_id = ").push_bind(shard);
+    query.push(" UNION ALL SELECT * FROM unnest(").push_bind(products).push("::bigint[], ").push_bind(statuses);
+    query.push("::text[], ").push_bind(orders).push("::bigint[])) AS counts WHERE true");
     page::equals(&mut query, "product_id", product);
-    page::equals(&mut query, "status", status);
+    page::equals(&mut query, "status", status.map(OrderStatus::as_str));
     query.build_query_scalar().persistent(false).fetch_one(conn).await
 }
 

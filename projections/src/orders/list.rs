@@ -8,7 +8,7 @@ use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, Position, ProductId, ShardId, placement};
 use sqlx::{Postgres, QueryBuilder};
 
-use crate::listing::moves::Uncounted;
+use crate::listing::moves::{Move, Uncounted};
 use crate::listing::page_anchors::{self, ORDERS, Span};
 use crate::listing::pages::{self, Group, ORDER_GROUPS, Thresholds};
 use crate::listing::segments::{self, Segment};
@@ -25,6 +25,38 @@ pub struct OrderFilter {
     pub client_reference: Option<String>,
     pub created_from: Option<DateTime<Utc>>,
     pub created_to: Option<DateTime<Utc>>,
+    /// Order before which the page begins, in a list of all accounts. The total includes the newer orders, too.
+    pub before: Option<PlacedOrder>,
+}
+
+/// An order's place in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedOrder {
+    pub shard: ShardId,
+    pub position: Position,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Positions of the log that bound a list.
+#[derive(Clone, Debug)]
+pub struct ListBounds {
+    /// Positions at which the orders of the list were placed.
+    pub placed: Range<Position>,
+    /// Position before which those of the page were placed.
+    pub page_before: Position,
+    /// Position before which all orders were placed.
+    pub end: Position,
+}
+
+impl ListBounds {
+    /// Bounds that contain every order.
+    pub const ALL: ListBounds = ListBounds { placed: 0..Position::MAX, page_before: Position::MAX, end: Position::MAX };
+
+    /// Returns the number of positions within the list, and the number of the other positions.
+    fn positions(&self) -> (i64, i64) {
+        let within = self.placed.end - self.placed.start;
+        (within, self.end - within)
+    }
 }
 
 impl OrderFilter {
@@ -33,12 +65,15 @@ impl OrderFilter {
         self.reference_code.is_some() || self.client_reference.is_some()
     }
 
-    /// Returns whether the page may need the counts of orders.
-    pub fn needs_counts(&self) -> bool {
-        match self.account_id {
-            Some(_) => self.product_id.is_some() || self.status.is_some(),
-            None => self.created_from.is_none() && self.created_to.is_none(),
-        }
+    /// Returns the statuses of the orders that match.
+    fn statuses(&self) -> Vec<OrderStatus> {
+        self.status.map_or(OrderStatus::ALL.to_vec(), |status| vec![status])
+    }
+
+    /// Returns whether a page within these bounds may need the counts of orders. A short period is counted without them.
+    pub fn needs_counts(&self, bounds: &ListBounds, thresholds: &Thresholds) -> bool {
+        let is_short = self.account_id.is_none() && bounds.positions().0 <= thresholds.skipped;
+        (self.product_id.is_some() || self.status.is_some()) && !is_short
     }
 }
 
@@ -51,19 +86,19 @@ pub async fn snapshot(pool: &PgPool, filter: &OrderFilter) -> Result<Transaction
 }
 
 /// Lists one page of orders, newest first, with the total. The caller holds the snapshot, and has read in it the changes
-/// that the counts do not include, and for a list of all accounts the positions of the log between the filter's times.
+/// that the counts do not include, and the bounds of a list of all accounts.
 pub async fn list(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
-    positions: &Range<Position>,
+    bounds: &ListBounds,
     page: Page,
     thresholds: &Thresholds,
     uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
     match filter.account_id {
         Some(account) => list_of_account(conn, (shard, account), filter, page, thresholds, uncounted).await,
-        None => list_of_all(conn, shard, filter, positions, page, uncounted).await,
+        None => list_of_all(conn, shard, filter, bounds, page, uncounted).await,
     }
 }
 
@@ -143,37 +178,29 @@ async fn count_of_product(
     ORDER_GROUPS.count(conn, owner, groups, within).await
 }
 
-/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status between the
-/// positions, up to the end of the page. Without dates, the total comes from the counts.
+/// Lists the orders of all accounts, for operators. Reads the newest orders of each account and status within the bounds, up
+/// to the end of the page.
 async fn list_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &OrderFilter,
-    positions: &Range<Position>,
+    bounds: &ListBounds,
     page: Page,
     uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
-    let status = filter.status.map(OrderStatus::as_str);
-    let matching = |query: &mut QueryBuilder<Postgres>, status: Option<&'static str>| {
-        query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
-        page::equals(query, "o.status", status);
-        page::equals(query, "o.product_id", filter.product_id);
-        page::within(query, "o.placed_position", positions);
-        query.push(" AND o.account_id = a.id");
+    let statuses = filter.statuses();
+    let total = match (filter.product_id, filter.status, uncounted) {
+        (None, None, _) => page_anchors::orders_of_all(&mut *conn, shard, &bounds.placed).await?,
+        (product, _, Uncounted::Unknown) => count_of_all(&mut *conn, shard, (product, &statuses), &bounds.placed).await?,
+        (_, _, Uncounted::Moves(moves)) => count_fewest_of_all(&mut *conn, shard, filter, bounds, moves).await?,
     };
-    let total = if filter.created_from.is_none() && filter.created_to.is_none() {
-        pages::orders_of_all(&mut *conn, shard, filter.product_id, status, uncounted).await?
-    } else {
-        let mut count = QueryBuilder::new("SELECT count(*) FROM accounts a CROSS JOIN LATERAL (SELECT 1");
-        matching(&mut count, status);
-        count.push(") AS r WHERE a.shard_id = ").push_bind(shard);
-        count.build_query_scalar().persistent(false).fetch_one(&mut *conn).await?
-    };
+    let listed = bounds.placed.start..bounds.placed.end.min(bounds.page_before);
     let mut select = QueryBuilder::new(Order::select());
     select.push(" FROM (SELECT r.id AS wanted_id, r.placed_position AS wanted_position FROM accounts a CROSS JOIN LATERAL (");
-    for (n, of) in page_anchors::any_status().into_iter().filter(|of| status.is_none_or(|status| status == *of)).enumerate() {
+    for (n, status) in statuses.iter().enumerate() {
         select.push(if n > 0 { " UNION ALL (SELECT o.id, o.placed_position" } else { "(SELECT o.id, o.placed_position" });
-        matching(&mut select, Some(of));
+        push_of_account(&mut select, shard, filter.product_id, &listed);
+        page::equals(&mut select, "o.status", Some(status.as_str()));
         select.push(" ORDER BY o.placed_position DESC LIMIT ").push_bind(page.rows().end).push(")");
     }
     select.push(") AS r WHERE a.shard_id = ").push_bind(shard);
@@ -182,6 +209,63 @@ async fn list_of_all(
     select.push(" AND id = wanted_id ORDER BY placed_position DESC");
     let found = select.build_query_as().persistent(false).fetch_all(conn).await?;
     Ok(Listed { rows: found.into_iter().map(|Read(order)| order).collect(), total })
+}
+
+fn push_of_account(query: &mut QueryBuilder<Postgres>, shard: ShardId, product: Option<ProductId>, within: &Range<Position>) {
+    query.push(" FROM orders o WHERE o.shard_id = ").push_bind(shard);
+    page::equals(query, "o.product_id", product);
+    page::within(query, "o.placed_position", within);
+    query.push(" AND o.account_id = a.id");
+}
+
+/// Counts the orders of all accounts that were placed within these positions, one by one.
+async fn count_of_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    (product, statuses): (Option<ProductId>, &[OrderStatus]),
+    within: &Range<Position>,
+) -> Result<i64, sqlx::Error> {
+    if within.is_empty() {
+        return Ok(0);
+    }
+    let mut count =
+        QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM accounts a CROSS JOIN LATERAL (SELECT count(*) AS n");
+    push_of_account(&mut count, shard, product, within);
+    let statuses: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();
+    count.push(" AND o.status = ANY(").push_bind(statuses).push(")) AS r WHERE a.shard_id = ").push_bind(shard);
+    count.build_query_scalar().persistent(false).fetch_one(conn).await
+}
+
+/// Counts the orders of a product or of a status within the bounds. Of the orders that this takes one by one, the stored counts
+/// tell the number, so it takes the fewest: those of the list, those outside its bounds, or those of other statuses.
+async fn count_fewest_of_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &OrderFilter,
+    bounds: &ListBounds,
+    moves: &[Move],
+) -> Result<i64, sqlx::Error> {
+    let (product, status, statuses) = (filter.product_id, filter.status, filter.statuses());
+    let ListBounds { placed, end, .. } = bounds;
+    let wanted = pages::orders_of_all(&mut *conn, shard, product, status, moves).await?;
+    let others = match (product, status) {
+        (None, Some(_)) => Some(pages::orders_of_all(&mut *conn, shard, None, None, moves).await? - wanted),
+        _ => None,
+    };
+    // Orders times positions can exceed 64 bits.
+    let work = |orders: i64, positions: i64| i128::from(orders) * i128::from(positions);
+    let (within, outside) = bounds.positions();
+    let of_list = work(wanted, within).min(work(wanted, outside));
+    if others.is_some_and(|others| work(others, within) < of_list) {
+        let others: Vec<_> = OrderStatus::ALL.into_iter().filter(|status| !statuses.contains(status)).collect();
+        let all = page_anchors::orders_of_all(&mut *conn, shard, placed).await?;
+        return Ok(all - count_of_all(conn, shard, (None, &others), placed).await?);
+    }
+    if within < outside {
+        return count_of_all(conn, shard, (product, &statuses), placed).await;
+    }
+    let older = count_of_all(&mut *conn, shard, (product, &statuses), &(0..placed.start)).await?;
+    Ok(wanted - older - count_of_all(conn, shard, (product, &statuses), &(placed.end..*end)).await?)
 }
 
 /// Lists the order with a given reference. A reference identifies one order of an account.

@@ -70,7 +70,8 @@ pub fn finish(path: &str, method: &str, operation: &mut Value, shared: &mut Shar
     for media_type in contents(operation.get_mut("requestBody")) {
         media_type.get_mut("schema").into_iter().for_each(schemas::upgrade);
     }
-    add_parameters(operation, is_signed, has_cookie && method != "get", shared);
+    let has_position = is_client_api(path) || is_under(path, "/admin/v1");
+    add_parameters(operation, has_position, is_signed, has_cookie && method != "get", shared);
     let (codes, own) = (refusals::of(path, method, operation), refusals::own(operation));
     let id = operation["operationId"].as_str().map(name_of_id).unwrap_or_default();
     let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { return };
@@ -149,11 +150,19 @@ fn finish_parameter(path: &str, parameter: &mut Value) {
 }
 
 /// Adds the headers that requests of all operations may carry.
-fn add_parameters(operation: &mut Value, is_signed: bool, is_cookie_change: bool, shared: &mut Shared) {
+fn add_parameters(operation: &mut Value, has_position: bool, is_signed: bool, is_cookie_change: bool, shared: &mut Shared) {
     let mut added = vec![(
         "X-Request-ID",
         "Your own ID for the request, 1 to 128 characters of `[A-Za-z0-9._-]`. The response repeats it, or has a new ID.",
     )];
+    if has_position {
+        added.push((
+            "X-Log-Position",
+            "The header of the same name in the newest response that had it. A list, export, statement or report then includes \
+             every change up to that response. Without the header, it includes all changes that were answered before the request: \
+             leave it out if you know of a later change from elsewhere, such as a webhook.",
+        ));
+    }
     if is_signed {
         added.push((
             "X-Signature",
@@ -194,6 +203,11 @@ fn add_headers(path: &str, method: &str, status: &str, response: &mut Value, sha
         response["headers"][name] = json!({"$ref": format!("#/components/headers/{name}")});
     };
     add("X-Request-ID", true, "ID of the request. Quote it when you contact support.", &text);
+    if method != "get" && status.starts_with('2') {
+        let description = "Position of the event log that includes this change, as an opaque text. Send it with each later request, \
+                           until a response has another.";
+        add("X-Log-Position", false, description, &text);
+    }
     if is_client_api(path) {
         add("Deprecation", false, "Time since which the API version is deprecated, as `@<unix_seconds>` (RFC 9745).", &text);
         add("Sunset", false, "Time at which the API version is switched off, as an HTTP date (RFC 8594).", &text);

@@ -5,11 +5,17 @@ use serde_json::{Value, json};
 use crate::api::webhooks::Event;
 
 /// Headers of a delivery, with type and description.
-const HEADERS: [(&str, &str, &str); 8] = [
+const HEADERS: [(&str, &str, &str); 9] = [
     ("User-Agent", "string", "`<service-name>-Webhooks/1`."),
     ("X-Webhook-ID", "integer", "Unique identifier of the webhook."),
     ("X-Event-ID", "string", "Same value as `event_id`, in every attempt and replay. Use it to detect duplicates."),
     ("X-Event-Type", "string", "Same value as `event_type`. Respond with 200 to types that you do not know."),
+    (
+        "X-Event-Sequence",
+        "integer",
+        "Grows with every event of the same order, payout or wallet, and is not consecutive. The same in every attempt. If it is \
+         smaller than that of an event that you have processed, the delivery is late.",
+    ),
     ("X-Timestamp", "integer", "Time of the attempt, in Unix seconds. Refuse a request that is more than 5 minutes off."),
     (
         "X-Signature",
@@ -30,6 +36,13 @@ const PREVIOUS: (&str, &str, &str) = (
     "X-Signature-Previous",
     "string",
     "Signature made with the secret before a rotation. Only for the time for which the rotation has asked.",
+);
+
+/// Header of a delivery that belongs to a trace.
+const TRACE: (&str, &str, &str) = (
+    "traceparent",
+    "string",
+    "Place of the attempt in a trace (W3C Trace Context). Only if the service exports traces. It is not signed.",
 );
 
 /// Returns an example body of each event that a webhook can subscribe to.
@@ -84,7 +97,8 @@ const PAYOUTS: [(Event, &str, &str); 4] = [
 
 fn webhook(event: Event, schema: &str, text: &str, example: &Value) -> Value {
     let header = |(name, kind, description): (&str, &str, &str), is_required: bool| json!({"name": name, "in": "header", "required": is_required, "description": description, "schema": {"type": kind}});
-    let parameters: Vec<Value> = HEADERS.map(|each| header(each, true)).into_iter().chain([header(PREVIOUS, false)]).collect();
+    let optional = [PREVIOUS, TRACE].map(|each| header(each, false));
+    let parameters: Vec<Value> = HEADERS.map(|each| header(each, true)).into_iter().chain(optional).collect();
     json!({"post": {
         "summary": text,
         "description": "Sent at least once to every active webhook that is subscribed to the event. The order of events is not \

@@ -145,7 +145,7 @@ impl Accounts {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Account>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        Ok(listed(accounts::list(state.ledger.pool(), rows_of(page)).await?, page, Account::from))
+        Ok(listed(accounts::list(&state.read_pool(), rows_of(page)).await?, page, Account::from))
     }
 
     /// Retrieve an account

@@ -258,7 +258,7 @@ impl Approvals {
             wallet_id: wallet_id.0.map(WalletId),
             payout_id: payout_id.0.map(PayoutId),
         };
-        let (pool, now) = (state.ledger.pool(), Utc::now());
+        let (pool, now) = (&state.read_pool(), Utc::now());
         let shards: Vec<_> = state.ledger.shards().collect();
         let (mut found, mut total) = (Vec::new(), 0);
         for shard in &shards {

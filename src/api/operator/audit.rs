@@ -152,7 +152,7 @@ impl Audit {
         };
         let to = position_before(before.0)?.map(|before| before - 1);
         let range = Range { from: None, to, since: time("since", since.0)?, until: time("until", until.0)? };
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let head = reader::head(pool, shard).await?;
         let bounds = range.resolve(pool, shard, head).await?;
         let page = audit::page(pool, shard, bounds, &criteria, limit).await?;

@@ -285,7 +285,7 @@ impl BankStatements {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<BankStatement>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let found = statements::list(state.ledger.pool(), FIRST_SHARD, rows_of(page)).await?;
+        let found = statements::list(&state.read_pool(), FIRST_SHARD, rows_of(page)).await?;
         Ok(listed(found, page, BankStatement::from))
     }
 

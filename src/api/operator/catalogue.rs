@@ -329,7 +329,7 @@ impl Catalogue {
             updated_since: time("updated_since", updated_since.0)?,
             with_image: false,
         };
-        let found = catalogue::list(state.ledger.pool(), &filter, rows_of(page)).await?;
+        let found = catalogue::list(&state.read_pool(), &filter, rows_of(page)).await?;
         Ok(listed(found, page, |product| undiscounted(&state, product)))
     }
 
@@ -393,6 +393,6 @@ impl Catalogue {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<Category>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        Ok(listed(catalogue::list_categories(state.ledger.pool(), rows_of(page)).await?, page, Category::from))
+        Ok(listed(catalogue::list_categories(&state.read_pool(), rows_of(page)).await?, page, Category::from))
     }
 }

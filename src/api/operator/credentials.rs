@@ -21,7 +21,7 @@ use crate::api::outcome::{answered, made};
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::boolean;
-use crate::api::reply::{Created, Listed, NoStore, Plural, Reply};
+use crate::api::reply::{Created, Listed, Plural, Reply, Revealing};
 use crate::api::scalars::Timestamp;
 use crate::api::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, commands};
@@ -109,7 +109,7 @@ impl Credentials {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<IssueCredential>,
-    ) -> Result<NoStore<Created<IssuedCredential>>, ApiError> {
+    ) -> Result<Revealing<Created<IssuedCredential>>, ApiError> {
         let id = AccountId(id.0);
         let (shard, caller) = (state.shard_of(id).await?, caller.0.0);
         let idempotency = key.of_operator(caller, &format!("/admin/v1/accounts/{}/credentials", id.0), &body.0, made)?;
@@ -172,7 +172,7 @@ impl Credentials {
         /// Unique identifier of the credential.
         id: Path<i64>,
         body: StrictJson<ChangeCredential>,
-    ) -> Result<NoStore<Reply<CredentialSigning>>, ApiError> {
+    ) -> Result<Revealing<Reply<CredentialSigning>>, ApiError> {
         let id = CredentialId(id.0);
         let (shard, account_id) = owner(&state, id).await?;
         let command = commands::SetHmacRequired {
@@ -184,7 +184,7 @@ impl Credentials {
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
         let (credential, secret) =
             answered!(answer, CommandResult::Signing { credential, signing_secret, .. } => (credential, signing_secret))?;
-        Ok(NoStore(Reply(CredentialSigning {
+        Ok(Revealing(Reply(CredentialSigning {
             id: credential.id.0,
             hmac_required: credential.hmac_required,
             signing_secret: secret.map(|secret| secret.expose().to_owned()),

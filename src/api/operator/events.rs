@@ -199,7 +199,7 @@ impl Events {
         let stream = stream.0.map(|text| text.parse::<Stream>()).transpose();
         let stream = stream.map_err(|problem| ApiError::invalid("stream", problem))?;
         let filter = Filter { account_id: account_id.0.map(AccountId), types: types(event_types.0.as_deref())? };
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let head = reader::head(pool, shard).await?;
         let (from, to) = range.resolve(pool, shard, head).await?;
         let selection = Arc::new(Selection { shard_id: shard, from, to, stream, filter });

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, OrderId, ProductId, order};
-use ledger_projections::orders::{self, OrderFilter};
+use ledger_projections::orders::{self, OrderFilter, PlacedOrder};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -59,6 +59,17 @@ impl AccountOrder {
     }
 }
 
+/// Finds the place in the log of the order before which a page begins.
+async fn placed_order(state: &State<'_>, id: Option<OrderId>) -> Result<Option<PlacedOrder>, ApiError> {
+    let Some(id) = id else { return Ok(None) };
+    if let Some(shard) = state.ledger.shard_of_order(id).await?
+        && let Some(order) = orders::find(state.ledger.pool(), shard, id, None).await?
+    {
+        return Ok(Some(PlacedOrder { shard, position: order.placed_position, created_at: order.created_at }));
+    }
+    Err(ApiError::invalid("before", "is not the identifier of an order"))
+}
+
 pub struct Orders;
 
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Orders")]
@@ -90,7 +101,15 @@ impl Orders {
         created_from: Query<Option<DateTime<Utc>>>,
         /// Only orders placed before this time.
         created_to: Query<Option<DateTime<Utc>>>,
+        /// Identifier of the order before which the page begins, in place of `page`. With the last order of each page, the
+        /// next page of a long list takes no longer than the first. The pagination counts all orders of the list. Not with
+        /// `account_id`, `reference_code` or `client_reference`.
+        before: Query<Option<i64>>,
     ) -> Result<Listed<AccountOrder>, ApiError> {
+        if before.is_some() && (page.is_some() || account_id.is_some() || reference_code.is_some() || client_reference.is_some())
+        {
+            return Err(ApiError::invalid("before", "cannot be combined with page, account_id or a reference"));
+        }
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let filter = OrderFilter {
             account_id: account_id.0.map(AccountId),
@@ -100,11 +119,12 @@ impl Orders {
             client_reference: client_reference.0,
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
+            before: placed_order(&state, before.0.map(OrderId)).await?,
         };
         let shards: Vec<_> = state.ledger.shards().collect();
-        let (mut found, mut total) = (Vec::new(), 0);
+        let (pool, mut found, mut total) = (state.read_pool(), Vec::new(), 0);
         for shard in &shards {
-            let part = reader::list_orders(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
+            let part = reader::list_orders(&pool, *shard, &filter, rows_of_each(page, shards.len())).await?;
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
@@ -113,7 +133,7 @@ impl Orders {
         for shard in shards {
             let of_shard: Vec<order::Order> =
                 found.iter().filter(|(at, _)| *at == shard).map(|(_, order)| order.clone()).collect();
-            texts.extend(texts_of(&state, shard, &of_shard).await?);
+            texts.extend(texts_of(&pool, &state.keyring, shard, &of_shard).await?);
         }
         let items = found.into_iter().map(|(_, order)| AccountOrder::with_texts(order, &texts)).collect();
         Ok(Listed::page(items, page, total))
@@ -143,7 +163,7 @@ impl Orders {
             None => orders::find(pool, shard, id, None).await?,
         };
         let order = order.ok_or_else(not_found)?;
-        let texts = texts_of(&state, shard, std::slice::from_ref(&order)).await?;
+        let texts = texts_of(state.ledger.pool(), &state.keyring, shard, std::slice::from_ref(&order)).await?;
         Ok(Reply(AnyOrder::of(order, as_of_position, &texts)))
     }
 

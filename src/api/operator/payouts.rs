@@ -114,9 +114,9 @@ impl Payouts {
             created_to: time("created_to", created_to.0)?,
         };
         let shards: Vec<_> = state.ledger.shards().collect();
-        let (mut found, mut total) = (Vec::new(), 0);
+        let (pool, mut found, mut total) = (state.read_pool(), Vec::new(), 0);
         for shard in &shards {
-            let part = payouts::list(state.ledger.pool(), *shard, &filter, rows_of_each(page, shards.len())).await?;
+            let part = payouts::list(&pool, *shard, &filter, rows_of_each(page, shards.len())).await?;
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
@@ -125,7 +125,7 @@ impl Payouts {
         for shard in shards {
             let of_shard: Vec<payout::Payout> =
                 found.iter().filter(|(at, _)| *at == shard).map(|(_, payout)| payout.clone()).collect();
-            texts.extend(texts_of(&state, shard, &of_shard).await?);
+            texts.extend(texts_of(&pool, &state.keyring, shard, &of_shard).await?);
         }
         let view = |payout: payout::Payout| AccountPayout {
             account_id: payout.requested.account_id.0,
@@ -148,7 +148,7 @@ impl Payouts {
         let id = PayoutId(id.0);
         let shard = state.ledger.shard_of_payout(id).await?.ok_or_else(not_found)?;
         let payout = payouts::find_any(state.ledger.pool(), shard, id).await?.ok_or_else(not_found)?;
-        let texts = texts_of(&state, shard, std::slice::from_ref(&payout)).await?;
+        let texts = texts_of(state.ledger.pool(), &state.keyring, shard, std::slice::from_ref(&payout)).await?;
         let account_id = payout.requested.account_id.0;
         Ok(Reply(AccountPayout { account_id, payout: Payout::with_texts(payout, &texts) }))
     }

@@ -388,7 +388,7 @@ impl Reconciliation {
             Some(account) => vec![state.shard_of(account).await?],
             None => state.ledger.shards().collect(),
         };
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let (mut report, bounds) = figures::report(pool, &shards, period, MAX_DIFFERENCES).await?;
         report.list_wallets(MAX_WALLETS);
         if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MAX_EVENTS {

@@ -92,7 +92,7 @@ impl Statements {
     ) -> Result<OfPosition, ApiError> {
         let id = WalletId(id.0);
         let (from, to) = period(from.0, to.0)?;
-        let pool = state.ledger.pool();
+        let pool = &state.read_pool();
         let shard = state.ledger.shard_of_wallet(id).await?.ok_or_else(not_found)?;
         let position = as_of_position(pool, shard, as_of.0.as_deref()).await?;
         let wallet = match position {

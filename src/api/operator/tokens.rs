@@ -13,7 +13,7 @@ use crate::api::operator_sessions::OperatorRole;
 use crate::api::outcome::{answered, made, made_once};
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{line, one_of};
-use crate::api::reply::{Created, Listed, NoStore, Plural, Reply};
+use crate::api::reply::{Created, Listed, Plural, Reply, Revealing};
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, origin};
 use crate::ledger::operators::{self, IssuedToken};
@@ -96,12 +96,12 @@ impl OperatorTokens {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<CreateOperatorToken>,
-    ) -> Result<NoStore<Created<IssuedOperatorToken>>, ApiError> {
+    ) -> Result<Revealing<Created<IssuedOperatorToken>>, ApiError> {
         let (token, caller) = (random_secret(), caller.0.0);
         let idempotency = key.of_operator(caller, "/admin/v1/operator-tokens", &body.0, made)?;
         let issue = commands::IssueOperatorToken::of(&body.0.name, body.0.role.into(), &token);
         let id = made_once(state.ledger.submit(FIRST_SHARD, issue, origin(caller.actor()), idempotency).await?)?;
-        Ok(NoStore(Created(IssuedOperatorToken { id, token: token.expose().to_owned() })))
+        Ok(Revealing(Created(IssuedOperatorToken { id, token: token.expose().to_owned() })))
     }
 
     /// List operator tokens

@@ -131,9 +131,10 @@ impl Users {
         let id = AccountId(id.0);
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let shard = state.shard_of(id).await?;
-        let found = users::list(state.ledger.pool(), id, rows_of(page)).await?;
+        let pool = state.read_pool();
+        let found = users::list(&pool, id, rows_of(page)).await?;
         let wanted: Vec<_> = found.rows.iter().map(|user| (EMAIL, user.id.0)).collect();
-        let emails = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
+        let emails = texts::load(&pool, &state.keyring, shard, &wanted).await?;
         Ok(listed(found, page, |user| User::of(&user, emails.get(&(EMAIL, user.id.0)))))
     }
 

@@ -154,7 +154,7 @@ impl Wallets {
     ) -> Result<Listed<Wallet>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let shard = state.shard_of(AccountId(id.0)).await?;
-        let found = wallets::list(state.ledger.pool(), shard, AccountId(id.0), rows_of(page)).await?;
+        let found = wallets::list(&state.read_pool(), shard, AccountId(id.0), rows_of(page)).await?;
         Ok(listed(found, page, Wallet::from))
     }
 

@@ -2,6 +2,7 @@
 
 use ledger_events::webhook;
 use ledger_events::webhook::WebhookEventType as EventType;
+use ledger_events::webhook::{Deactivated, Deactivation};
 use poem_openapi::{Enum, Object};
 use serde::Serialize;
 use webhook_client::address::{MAX_URL_CHARACTERS, check_url};
@@ -248,6 +249,32 @@ pub struct RegisteredWebhook {
     pub created_at: Timestamp,
 }
 
+/// Reason why the service has deactivated a webhook. New values may be added.
+#[derive(Debug, Clone, Copy, Enum, Serialize)]
+#[oai(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum DeactivationReason {
+    /// All attempts have failed for a time that the operators of the service have set.
+    Failing,
+}
+
+/// A deactivation of a webhook by the service.
+#[derive(Object, Serialize)]
+pub struct WebhookDeactivation {
+    /// Reason for the deactivation.
+    pub reason: DeactivationReason,
+    /// Time since which all attempts have failed. Null for other reasons.
+    pub failing_since: Option<Timestamp>,
+    /// Time of the deactivation.
+    pub deactivated_at: Timestamp,
+}
+
+impl From<Deactivated> for WebhookDeactivation {
+    fn from(Deactivated { reason: Deactivation::Failing { failing_since }, at }: Deactivated) -> Self {
+        Self { reason: DeactivationReason::Failing, failing_since: Some(failing_since.into()), deactivated_at: at.into() }
+    }
+}
+
 /// An endpoint of yours that receives events by HTTP POST.
 #[derive(Object, Serialize)]
 pub struct Webhook {
@@ -265,6 +292,9 @@ pub struct Webhook {
     pub header_names: Vec<String>,
     /// Whether the webhook is active. An inactive webhook receives no events.
     pub is_active: bool,
+    /// Deactivation by the service. Null if the webhook is active, or if a request switched it off. To activate the webhook again,
+    /// change `is_active` to true.
+    pub deactivation: Option<WebhookDeactivation>,
     /// Time at which the webhook was registered.
     pub created_at: Timestamp,
     /// Time of the webhook's latest change.
@@ -286,6 +316,7 @@ impl Webhook {
             credential_id: webhook.credential_id.map(|id| id.0),
             header_names: headers.into_iter().map(|header| header.name).collect(),
             is_active: webhook.is_active,
+            deactivation: webhook.deactivated.map(Into::into),
             created_at: webhook.created_at.into(),
             updated_at: webhook.updated_at.into(),
         }

@@ -18,7 +18,7 @@ use super::idempotency::IdempotencyKey;
 use super::outcome::{answered, respond, secret_not_visible, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, WebhookOperator};
-use super::reply::{Data, Listed, NoStore, Reply, Stored, render};
+use super::reply::{Data, Listed, Reply, Revealing, Stored, render};
 use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
 use crate::access::Principal;
 use crate::ledger::command_result::WebhookView;
@@ -89,9 +89,10 @@ fn tested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
 
 /// Returns a page of an account's webhooks, newest first, without deleted ones.
 pub async fn list_of(state: &ApiState, (shard, account): (ShardId, AccountId), page: Page) -> Result<Listed<Webhook>, ApiError> {
-    let found = webhooks::list(state.ledger.pool(), shard, account, rows_of(page)).await?;
+    let pool = state.read_pool();
+    let found = webhooks::list(&pool, shard, account, rows_of(page)).await?;
     let wanted: Vec<_> = found.rows.iter().flat_map(|webhook| texts_of(webhook.id)).collect();
-    let texts = texts::load(state.ledger.pool(), &state.keyring, shard, &wanted).await?;
+    let texts = texts::load(&pool, &state.keyring, shard, &wanted).await?;
     Ok(listed(found, page, |webhook| Webhook::with_texts(webhook, &texts)))
 }
 
@@ -134,7 +135,7 @@ impl Webhooks {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: StrictJson<RegisterWebhook>,
-    ) -> Result<NoStore<Stored<RegisteredWebhook, 201>>, ApiError> {
+    ) -> Result<Revealing<Stored<RegisteredWebhook, 201>>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         let credential_id = request.credential_id.map(CredentialId);
         check_link(&state, &caller, credential_id).await?;
@@ -149,7 +150,7 @@ impl Webhooks {
             new_secret: random_secret(),
         });
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
-        respond(reply, registered).map(NoStore)
+        respond(reply, registered).map(Revealing)
     }
 
     /// List webhooks
@@ -236,7 +237,7 @@ impl Webhooks {
         #[oai(name = "Idempotency-Key")]
         key: IdempotencyKey,
         body: OptionalJson<RotateToken, true>,
-    ) -> Result<NoStore<Stored<Data<RotatedToken>>>, ApiError> {
+    ) -> Result<Revealing<Stored<Data<RotatedToken>>>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         let path = format!("/api/v1/webhooks/{}/rotate-token", id.0);
         let previous_valid_hours = request.previous_valid_hours;
@@ -248,7 +249,7 @@ impl Webhooks {
         let (account_id, new_token) = (caller.account_id, random_secret());
         let command = commands::RotateWebhookToken { account_id, webhook_id: WebhookId(id.0), new_token, previous_valid_hours };
         let reply = state.ledger.submit(caller.shard_id, command, origin(caller.actor()), idempotency).await?;
-        respond(reply, rotated).map(NoStore)
+        respond(reply, rotated).map(Revealing)
     }
 
     /// Delete a webhook

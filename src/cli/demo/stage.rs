@@ -223,6 +223,7 @@ fn settings(args: &DemoArgs, data_dir: PathBuf) -> DatabaseSettings {
     DatabaseSettings {
         database_url: None,
         direct_url: None,
+        read_url: None,
         allow_plain_database: false,
         migration_url: None,
         data_dir,

@@ -261,10 +261,12 @@ impl Forwarder<'_> {
                 webhook_id: NO_WEBHOOK,
                 event_id: &named.event_id,
                 event_type: &named.event_type,
+                sequence: None,
                 request_id: &request_id,
                 secret: self.secret.expose(),
                 previous_secret: None,
                 timestamp,
+                traceparent: None,
                 custom_headers: CustomHeaders::none(),
                 body: body.clone().into(),
             };

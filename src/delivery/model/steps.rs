@@ -260,6 +260,7 @@ pub(super) fn decide_retry(tables: &Tables, number: usize) -> Option<WebhookEven
         events: vec![],
         is_active: tables.is_active,
         is_deleted: false,
+        deactivated: None,
         created_at: DateTime::UNIX_EPOCH,
         updated_at: DateTime::UNIX_EPOCH,
     };

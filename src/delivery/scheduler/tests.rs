@@ -24,6 +24,8 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
         event_type: "order.created".to_owned(),
         payload: hyper::body::Bytes::new(),
         target: None,
+        position: 1,
+        traceparent: None,
         clock: LeaseClock { at: Utc::now() + TimeDelta::zero(), read_at: now, ready: now, lease_ends: now },
     }
 }

@@ -94,6 +94,11 @@ macro_rules! commands {
                 match self { $(Self::$command(_) => <$command as Handler>::IS_SOLITARY),* }
             }
 
+            /// Returns the name of the command's span in a trace.
+            pub(super) fn span_name(&self) -> &'static str {
+                match self { $(Self::$command(_) => concat!("command ", stringify!($command))),* }
+            }
+
             pub(super) fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
                 match self { $(Self::$command(command) => command.reads(reads)),* }
             }
@@ -172,6 +177,7 @@ commands! {
     wallets::AdjustWallet,
     wallets::FundWallet,
     wallets::OpenWallet,
+    webhooks::DeactivateWebhook,
     webhooks::DeleteWebhook,
     webhooks::RegisterWebhook,
     webhooks::RetryDelivery,

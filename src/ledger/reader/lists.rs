@@ -8,7 +8,7 @@ use ledger_events::order::Order;
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::listing::moves::{self, Move, Uncounted};
 use ledger_projections::listing::pages::{self, Thresholds};
-use ledger_projections::orders::{self, OrderFilter};
+use ledger_projections::orders::{self, ListBounds, OrderFilter};
 use ledger_projections::page::{Listed, Page, planned_snapshot};
 use ledger_projections::wallets::{self, Transaction, TransactionFilter};
 
@@ -41,17 +41,29 @@ async fn list_once(
     thresholds: &Thresholds,
 ) -> Result<Listed<Order>, sqlx::Error> {
     let mut tx = orders::snapshot(pool, filter).await?;
-    let uncounted = match filter.needs_counts() {
+    let bounds = bounds(&mut tx, shard, filter).await?;
+    let uncounted = match filter.needs_counts(&bounds, thresholds) {
         true => uncounted(&mut tx, shard, filter.account_id, thresholds).await?,
         false => Uncounted::Unknown,
     };
-    let positions = match filter.account_id {
-        Some(_) => 0..Position::MAX,
-        None => positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?,
-    };
-    let listed = orders::list(&mut tx, shard, filter, &positions, page, thresholds, &uncounted).await?;
+    let listed = orders::list(&mut tx, shard, filter, &bounds, page, thresholds, &uncounted).await?;
     tx.commit().await?;
     Ok(listed)
+}
+
+/// Returns the bounds of a list in one shard. Those of one account's list are found by its page anchors instead. Shards have no
+/// order in common but that of time.
+async fn bounds(conn: &mut PgConnection, shard: ShardId, filter: &OrderFilter) -> Result<ListBounds, sqlx::Error> {
+    if filter.account_id.is_some() {
+        return Ok(ListBounds::ALL);
+    }
+    let (placed, end) = positions_between(&mut *conn, shard, filter.created_from, filter.created_to).await?;
+    let page_before = match filter.before {
+        None => Position::MAX,
+        Some(order) if order.shard == shard => order.position,
+        Some(order) => positions_between(conn, shard, None, Some(order.created_at)).await?.0.end,
+    };
+    Ok(ListBounds { placed, page_before, end })
 }
 
 /// Lists one page of an account's movements, newest first, with the total.
@@ -63,7 +75,7 @@ pub async fn list_transactions(
 ) -> Result<Listed<Transaction>, sqlx::Error> {
     let list = async || {
         let mut tx = planned_snapshot(pool).await?;
-        let positions = positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?;
+        let (positions, _) = positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?;
         let listed = wallets::list_transactions(&mut tx, shard, filter, &positions, page).await?;
         tx.commit().await?;
         Ok(listed)
@@ -71,26 +83,27 @@ pub async fn list_transactions(
     replanned(list).await
 }
 
-/// Returns the positions of the events from one time on and before another one. Times never decrease with the position, so
-/// a list by time reads an index of positions.
+/// Returns the positions of the events from one time on and before another one, and the position after the last event. Times
+/// never decrease with the position, so a list by time reads an index of positions. Without times, both ends are the largest
+/// position.
 async fn positions_between(
     conn: &mut PgConnection,
     shard: ShardId,
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
-) -> Result<Range<Position>, sqlx::Error> {
-    let mut positions = 0..Position::MAX;
+) -> Result<(Range<Position>, Position), sqlx::Error> {
     if from.is_none() && to.is_none() {
-        return Ok(positions);
+        return Ok((0..Position::MAX, Position::MAX));
     }
     let head = head(&mut *conn, shard).await?;
+    let mut positions = 0..head + 1;
     if let Some(from) = from {
         positions.start = first_at(conn, shard, from, head).await?;
     }
     if let Some(to) = to {
         positions.end = first_at(conn, shard, to, head).await?;
     }
-    Ok(positions)
+    Ok((positions, head + 1))
 }
 
 /// Returns the changes that the stored counts of an account, or of all accounts, do not include.

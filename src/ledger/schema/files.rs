@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 44] = migrations![
+const FILES: [(&str, &str); 46] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -59,6 +59,8 @@ const FILES: [(&str, &str); 44] = migrations![
     "0049_events_by_actor"
     "0050_further_webhook_events"
     "0051_further_events_by_account"
+    "0052_transactions_except_orders"
+    "0053_deactivated_webhooks"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

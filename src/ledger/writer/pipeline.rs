@@ -1,6 +1,6 @@
 //! The pipeline: the writer decides the next batch while the one before it is on its way to the disk.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, SubsecRound, Utc};
 use ledger_database::{PgConnection, is_plan_outdated};
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{BatchError, BatchOutcome, PHASE_DEADLINE, Replies, SHARED, Writer, give_up_expired, parts, unanswered};
 use crate::ledger::batch::Batch;
+use crate::ledger::cache::HeadState;
 use crate::ledger::connect;
 use crate::ledger::decide::{decide_all, reads_of};
 use crate::ledger::submission::Submission;
@@ -31,6 +32,8 @@ pub(super) struct InFlightBatch {
     /// `log_head.epoch` that the statement expects.
     epoch: i64,
     events: usize,
+    /// Head after the batch.
+    head_after: HeadState,
     /// Whether the statement moves the head. A batch that writes nothing only checks where the head stands.
     moves: bool,
     task: JoinHandle<Completion>,
@@ -159,7 +162,7 @@ impl Writer {
             return self.execute(submissions).await;
         };
         let (first_event, events) = (batch.pending.events.first().map(|event| event.moment.event_id), batch.pending.events.len());
-        let (moves, epoch) = (!batch.is_empty(), batch.head.epoch);
+        let (moves, epoch, head_after) = (!batch.is_empty(), batch.head.epoch, batch.head_after());
         // The plan of a statement that only inserts does not depend on statistics.
         let discards_plans = statement.joins() && self.plans.are_stale();
         let task = tokio::spawn(async move {
@@ -175,19 +178,20 @@ impl Writer {
             (connection, outcome)
         });
         self.cache = Some(batch.into_cache());
-        self.in_flight = Some(InFlightBatch { submissions, replies, first_event, epoch, events, moves, task });
+        self.in_flight = Some(InFlightBatch { submissions, replies, first_event, epoch, events, head_after, moves, task });
     }
 
     /// Replies to the callers of a completed batch. A batch that was not written runs again with the head locked first, and so
     /// does the open batch, which was decided on it.
     pub(super) async fn settle(&mut self, (in_flight, completed): (InFlightBatch, Result<Completion, JoinError>)) {
-        let InFlightBatch { submissions, replies, first_event, epoch, events, moves, .. } = in_flight;
+        let InFlightBatch { submissions, replies, first_event, epoch, events, head_after, moves, .. } = in_flight;
         let outcome = match completed {
             Ok((connection, Ok(Ok(Some((now, held)))))) => {
                 self.connection = Some(connection);
                 self.clock = Some(Clock::read(now));
+                self.answered_at.send_replace(head_after);
                 if moves {
-                    self.metrics.committed(submissions.len(), events, Some(held));
+                    self.committed(&submissions, events, Some(held));
                 }
                 return self.finish(submissions, replies, first_event.is_some());
             }
@@ -213,6 +217,20 @@ impl Writer {
         self.execute_parts(parts).await;
         if let Some(after) = after {
             self.execute(after).await;
+        }
+    }
+
+    /// Counts a committed batch. Its span covers the time for which it held the log's head, and has links to its commands.
+    pub(super) fn committed(&self, batch: &[Submission], events: usize, held: Option<Duration>) {
+        self.metrics.committed(batch.len(), events, held);
+        let traces = self.metrics.traces();
+        if traces.is_on() {
+            let places = batch.iter().filter_map(|submission| submission.trace.place);
+            let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            let attributes = [("shard", self.shard.into()), ("commands", number(batch.len())), ("events", number(events))];
+            let now = SystemTime::now();
+            let started = held.and_then(|held| now.checked_sub(held)).unwrap_or(now);
+            traces.record_shared("batch", places, started, attributes);
         }
     }
 

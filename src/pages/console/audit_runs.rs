@@ -93,7 +93,7 @@ async fn show(visit: &Visit, refusal: Option<&Refusal>) -> PageResult {
         @if runs.items.iter().any(Run::is_running) { p.actions { (reload(visit.path())) } }
         @for run in runs.items.iter().filter(|run| run.is_running()) { div.card { h2 { (link(run)) } (progress(run)) } }
         h2 { "Runs of the last 90 days" }
-        @if runs.items.is_empty() { (table::empty("Nothing was verified yet.", None)) }
+        @if runs.items.is_empty() { (table::empty("Nothing was verified yet. A verification compares every table with the log.", None)) }
         @else { (rows(&runs.items)) (table::pager(&runs, "/console/audit-runs", &visit.query)) }
         h2 { "Rebuild tables" }
         p {

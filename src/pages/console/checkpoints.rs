@@ -4,11 +4,11 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::parts::key_name;
+use super::parts::{key_name, position};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::parts::table;
-use crate::pages::parts::values::{copyable, grouped, time};
+use crate::pages::parts::values::{copyable, time};
 use crate::pages::visit::Visit;
 
 /// A checkpoint, as `GET /admin/v1/checkpoints` returns it.
@@ -40,7 +40,7 @@ pub async fn load(visit: &Visit, shard: i16) -> Result<Checkpoints, Refusal> {
 }
 
 /// Renders the checkpoints. `query` has the shard, and the size before which the page begins.
-pub fn past(query: &Form, checkpoints: &Checkpoints) -> Markup {
+pub fn past(query: &Form, shard: i16, checkpoints: &Checkpoints) -> Markup {
     let link = |before: Option<i64>| {
         let before = before.map(|before| ("before", before.to_string()));
         format!("/console/log?{}", url::form_urlencoded::Serializer::new(query.only(&["shard"])).extend_pairs(before).finish())
@@ -48,7 +48,7 @@ pub fn past(query: &Form, checkpoints: &Checkpoints) -> Markup {
     let is_first = query.text("before").is_none();
     html! {
         h2 { "Published checkpoints" }
-        @if checkpoints.checkpoints.is_empty() { p.quiet { "There is no older checkpoint." } } @else { (rows(&checkpoints.checkpoints)) }
+        @if checkpoints.checkpoints.is_empty() { p.quiet { "There is no older checkpoint." } } @else { (rows(shard, &checkpoints.checkpoints)) }
         @if !is_first || checkpoints.next_before.is_some() {
             nav.pager aria-label="Parts of the list" {
                 @if !is_first { a.button href=(link(None)) { "Newest" } }
@@ -58,12 +58,12 @@ pub fn past(query: &Form, checkpoints: &Checkpoints) -> Markup {
     }
 }
 
-fn rows(checkpoints: &[Checkpoint]) -> Markup {
+fn rows(shard: i16, checkpoints: &[Checkpoint]) -> Markup {
     let columns = [("Signed", false), ("Events", true), ("Root", false), ("Cosigned by", false), ("Origin", false)];
     let row = |checkpoint: &Checkpoint| {
         vec![
             time(checkpoint.signed_at),
-            html! { (grouped(&checkpoint.size.to_string())) },
+            position(shard, checkpoint.size),
             copyable(&checkpoint.root),
             html! {
                 @if checkpoint.cosignatures.is_empty() { span.quiet { "nobody" } }
@@ -88,8 +88,8 @@ mod tests {
              "cosignatures": [{"witness": "witness.example+1234+BASE64", "cosigned_at": "2026-01-31T12:00:02Z"}]},
             {"origin": "example.com/log/2", "size": 900, "root": "cm9vdA==", "signed_at": "2026-01-31T11:00:00Z", "cosignatures": []}],
             "next_before": 900});
-        let markup = past(&Form::parse(b"shard=2"), &serde_json::from_value(checkpoints).unwrap()).0;
-        for text in ["witness.example, ", "nobody", "/console/log?shard=2&amp;before=900", "cm9vdA=="] {
+        let markup = past(&Form::parse(b"shard=2"), 2, &serde_json::from_value(checkpoints).unwrap()).0;
+        for text in ["/console/events/2/", "witness.example, ", "nobody", "/console/log?shard=2&amp;before=900", "cm9vdA=="] {
             assert!(markup.contains(text), "{text}: {markup}");
         }
         assert!(!markup.contains("Newest"), "{markup}");

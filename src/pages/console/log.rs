@@ -5,7 +5,7 @@ use poem::Response;
 use poem::http::StatusCode;
 
 use super::checkpoints::{self, Checkpoints};
-use super::parts::key_name;
+use super::parts::{key_name, position};
 use super::proof::{self, Keys, Proof};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
@@ -42,6 +42,7 @@ impl Checkpoint {
 
 /// Everything that the page shows of a log.
 struct Shown {
+    shard: i16,
     keys: Keys,
     note: String,
     checkpoint: Checkpoint,
@@ -61,7 +62,7 @@ async fn load(visit: &Visit, shard: &str) -> Result<Option<Shown>, Refusal> {
             let note = String::from_utf8_lossy(&note.into_bytes()).into_owned();
             let checkpoint = Checkpoint::read(&note).ok_or_else(|| Refusal::of_field("shard", "has an unreadable checkpoint"))?;
             let published = checkpoints::load(visit, shard).await?;
-            Ok(Some(Shown { keys, note, checkpoint, published }))
+            Ok(Some(Shown { shard, keys, note, checkpoint, published }))
         }
         Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
         Err(refusal) => Err(refusal),
@@ -141,7 +142,7 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
                 button { "Prove the receipt" }
             }
         }
-        @if let Some(shown) = shown { (checkpoints::past(&visit.query, &shown.published)) }
+        @if let Some(shown) = shown { (checkpoints::past(&visit.query, shown.shard, &shown.published)) }
         h2 { "Verify everything" }
         p {
             a href="/console/audit-runs" { "Verify and rebuild" }
@@ -154,7 +155,7 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
     layout::page(visit, "Transparency log", &body)
 }
 
-fn checkpoint(Shown { keys, note, checkpoint, .. }: &Shown) -> Markup {
+fn checkpoint(Shown { shard, keys, note, checkpoint, .. }: &Shown) -> Markup {
     let witnesses: Vec<_> = keys
         .witnesses
         .iter()
@@ -169,7 +170,7 @@ fn checkpoint(Shown { keys, note, checkpoint, .. }: &Shown) -> Markup {
     let own: Vec<_> = keys
         .keys
         .iter()
-        .map(|key| vec![copyable(&key.verifier_key), html! { (grouped(&key.since_size.to_string())) }, time(key.since)])
+        .map(|key| vec![copyable(&key.verifier_key), position(*shard, key.since_size), time(key.since)])
         .collect();
     let incidents: Vec<_> = keys
         .incidents
@@ -177,7 +178,7 @@ fn checkpoint(Shown { keys, note, checkpoint, .. }: &Shown) -> Markup {
         .map(|incident| {
             vec![
                 time(incident.recorded_at),
-                html! { (incident.position) },
+                position(*shard, incident.position),
                 html! { (incident.origin) },
                 html! { (incident.next_origin) },
             ]

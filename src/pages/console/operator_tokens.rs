@@ -96,7 +96,7 @@ fn page(visit: &Visit, tokens: &List<Token>, refusal: Option<&Refusal>) -> Respo
         (layout::problem(refusal))
         p { "A program that operates the service sends a token. People sign in instead." }
         p.actions { a.button.plain href="/console/operators" { "Operators" } }
-        @if tokens.items.is_empty() { (table::empty("No token was issued yet.", None)) } @else { (rows(&tokens.items)) }
+        @if tokens.items.is_empty() { (table::empty("No token was issued yet. A program needs one to call the API for operators.", None)) } @else { (rows(&tokens.items)) }
         details.card open[refusal.is_some()] {
             summary { "New token" }
             form method="post" action="/console/operator-tokens" {

@@ -39,8 +39,13 @@ async fn list(visit: Visit) -> PageResult {
 }
 
 async fn load(visit: &Visit) -> Result<List<AccountOrder>, Refusal> {
-    let (filters, number) = (filters(&visit.query, &FILTERS)?, visit.query.only(&["page"]));
-    visit.list(&format!("/admin/v1/orders?{filters}&{number}"), "orders").await
+    let (filters, place) = (filters(&visit.query, &FILTERS)?, visit.query.only(&["page", "before"]));
+    visit.list(&format!("/admin/v1/orders?{filters}&{place}"), "orders").await
+}
+
+/// Returns whether the list is one of all accounts. It can be long, so its pages have no numbers.
+fn is_of_all(visit: &Visit) -> bool {
+    ["account_id", "reference_code", "client_reference"].iter().all(|name| visit.query.text(name).is_none())
 }
 
 fn page(visit: &Visit, orders: Option<&List<AccountOrder>>, refusal: Option<&Refusal>) -> Response {
@@ -62,7 +67,8 @@ fn page(visit: &Visit, orders: Option<&List<AccountOrder>>, refusal: Option<&Ref
             @if orders.items.is_empty() { (nothing(visit)) }
             @else {
                 (rows("Orders", &orders.items))
-                (table::pager(orders, "/console/orders", &visit.query))
+                @if is_of_all(visit) { (table::pager_by_id(orders, "/console/orders", &visit.query, |one| one.order.id)) }
+                @else { (table::pager(orders, "/console/orders", &visit.query)) }
             }
         }
     };
@@ -70,6 +76,9 @@ fn page(visit: &Visit, orders: Option<&List<AccountOrder>>, refusal: Option<&Ref
 }
 
 fn nothing(visit: &Visit) -> Markup {
+    if visit.query.text("before").is_some() {
+        return table::empty("There is no older order.", Some(("/console/orders", "Show the newest orders")));
+    }
     let kept = visit.query.only(&[&FILTERS[..], &["from", "to", "page"][..]].concat());
     match kept.is_empty() {
         true => table::empty(

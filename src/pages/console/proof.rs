@@ -11,6 +11,7 @@ use transparency_log::checkpoint::{Opened, Trust};
 use transparency_log::merkle::{Hash, verify_consistency};
 use transparency_log::note::VerifierKey;
 
+use super::parts::position;
 use crate::pages::call::Refusal;
 use crate::pages::parts::timeline::Tone;
 use crate::pages::parts::values::{grouped, time};
@@ -235,7 +236,7 @@ fn events(receipt: &Receipt) -> Markup {
         .map(|proved| {
             let event = &proved.event;
             vec![
-                html! { (event.position) },
+                position(receipt.shard_id, event.position),
                 html! { (event.event_type) },
                 html! { (event.stream_type) " " (event.stream_id) },
                 html! { (event.version) },

@@ -13,8 +13,11 @@ pub struct Filled<'a> {
 }
 
 impl Filled<'_> {
-    fn problems(&self, name: &str) -> &[String] {
-        self.refusal.and_then(|refusal| refusal.messages.get(name)).map_or(&[], Vec::as_slice)
+    /// Returns the problems of a field, and of the entries of a list that stands in it.
+    fn problems(&self, name: &str) -> Vec<String> {
+        let messages = self.refusal.iter().flat_map(|refusal| &refusal.messages);
+        let of_field = messages.filter_map(|(key, problems)| Some((entry(key.strip_prefix(name)?)?, problems)));
+        of_field.flat_map(|(entry, problems)| problems.iter().map(move |problem| format!("{entry}{problem}"))).collect()
     }
 
     /// A hidden field with the key under which the form takes effect once. A corrected form is another request, which takes
@@ -80,6 +83,26 @@ impl Filled<'_> {
         })
     }
 
+    /// Tick boxes for a set of values: each value with its meaning. `label` begins the text of a problem.
+    pub fn ticks(&self, name: &str, label: &str, hint: &str, options: &[(&str, &str)]) -> Markup {
+        let problems = self.problems(name);
+        let is_chosen = |value: &str| self.form.all(name).any(|chosen| chosen == value);
+        let described = (!problems.is_empty()).then(|| format!("{name}-problem"));
+        html! {
+            fieldset .wrong[!problems.is_empty()] aria-describedby=[described] {
+                legend { (label) }
+                @if !hint.is_empty() { p.hint { (hint) } }
+                @for (value, meaning) in options {
+                    label.tick {
+                        input type="checkbox" name=(name) value=(value) checked[is_chosen(value)];
+                        span { (meaning) " " code { (value) } }
+                    }
+                }
+                (problem(name, label, &problems))
+            }
+        }
+    }
+
     fn labelled(&self, name: &str, label: &str, hint: &str, control: &dyn Fn(Option<String>, bool) -> Markup) -> Markup {
         let problems = self.problems(name);
         let described: Vec<String> = [(!hint.is_empty(), "hint"), (!problems.is_empty(), "problem")]
@@ -93,10 +116,30 @@ impl Filled<'_> {
                 label for=(name) { (label) }
                 (control(described, !problems.is_empty()))
                 @if !hint.is_empty() { p.hint #{ (name) "-hint" } { (hint) } }
-                @if !problems.is_empty() {
-                    p.problem #{ (name) "-problem" } { @for problem in problems { (label) " " (problem) ". " } }
-                }
+                (problem(name, label, &problems))
             }
+        }
+    }
+}
+
+/// Names an entry of a list by the rest of its key: the second header's name is `[1].name`, "number 2: name ". Returns an empty
+/// text for the field itself, and `None` for another field.
+fn entry(rest: &str) -> Option<String> {
+    if rest.is_empty() {
+        return Some(String::new());
+    }
+    let (index, part) = rest.strip_prefix('[')?.split_once(']')?;
+    let number = index.parse::<usize>().ok()? + 1;
+    match part.strip_prefix('.') {
+        Some(part) => Some(format!("number {number}: {part} ")),
+        None => Some(format!("number {number} ")),
+    }
+}
+
+fn problem(name: &str, label: &str, problems: &[String]) -> Markup {
+    html! {
+        @if !problems.is_empty() {
+            p.problem #{ (name) "-problem" } { @for problem in problems { (label) " " (problem) ". " } }
         }
     }
 }
@@ -109,5 +152,28 @@ fn autocomplete(name: &str) -> &'static str {
         "new_password" => "new-password",
         "otp" => "one-time-code",
         _ => "off",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_of_entries_stand_at_the_field_of_the_list() {
+        let form = Form::default();
+        let mut refusal = Refusal::of_field("networks[1]", "must be a network");
+        refusal.messages.insert("headers[0].name".to_owned(), vec!["is reserved".to_owned()]);
+        refusal.messages.insert("network".to_owned(), vec!["is another field".to_owned()]);
+        let fields = Filled { form: &form, refusal: Some(&refusal) };
+        let networks = fields.area("networks", "Networks", "").0;
+        assert!(
+            networks.contains(">Networks number 2 must be a network. <") && networks.contains("networks-problem"),
+            "{networks}"
+        );
+        assert!(!networks.contains("another field"), "{networks}");
+        assert_eq!(fields.problems("headers"), ["number 1: name is reserved"]);
+        let ticks = fields.ticks("networks", "Networks", "", &[("a", "The first")]).0;
+        assert!(ticks.contains("id=\"networks-problem\"") && ticks.contains("aria-describedby=\"networks-problem\""), "{ticks}");
     }
 }

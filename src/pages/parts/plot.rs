@@ -17,13 +17,31 @@ pub struct Series<'a> {
     pub values: Vec<f64>,
 }
 
+/// A label below the bars, such as a day, and the address of what its figures count.
+#[derive(Debug)]
+pub struct Label {
+    pub text: String,
+    pub target: Option<String>,
+}
+
+impl Label {
+    /// A day such as `2026-01-31`. The label leaves out the year, which is the same for nearly all days of a plot.
+    pub fn of_day(day: &str, target: Option<String>) -> Label {
+        Label { text: day.split_once('-').map_or(day, |(_, rest)| rest).to_owned(), target }
+    }
+
+    fn render(&self) -> Markup {
+        html! { @match &self.target { Some(target) => a href=(target) { (self.text) }, None => (self.text) } }
+    }
+}
+
 /// Bars side by side for each day, with a table of the same figures. `unit` is the name of the values.
-pub fn bars(title: &str, unit: &str, days: &[String], series: &[Series<'_>]) -> Markup {
+pub fn bars(title: &str, unit: &str, days: &[Label], series: &[Series<'_>]) -> Markup {
     bars_by(title, "Day", unit, days, series)
 }
 
 /// Bars side by side for each label, with a table of the same figures. `kind` names the labels, and `unit` the values.
-pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[String], series: &[Series<'_>]) -> Markup {
+pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[Label], series: &[Series<'_>]) -> Markup {
     html! {
         figure.plot {
             figcaption { (title) }
@@ -39,7 +57,7 @@ pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[String], series: &
                     thead { tr { th scope="col" { (kind) } @for one in series { th.number scope="col" { (one.name) } } } }
                     tbody {
                         @for (index, label) in labels.iter().enumerate() {
-                            tr { th scope="row" { (label) } @for one in series { td.number { (one.values.get(index).copied().unwrap_or_default()) } } }
+                            tr { th scope="row" { (label.render()) } @for one in series { td.number { (one.values.get(index).copied().unwrap_or_default()) } } }
                         }
                     }
                 }
@@ -49,7 +67,7 @@ pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[String], series: &
 }
 
 /// Draws the bars. The text of the SVG has only figures, labels and the unit.
-fn draw(unit: &str, labels: &[String], series: &[Series<'_>]) -> Result<String, String> {
+fn draw(unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, String> {
     let mut svg = String::new();
     let most = series.iter().flat_map(|one| &one.values).copied().fold(0.0, f64::max).max(1.0);
     {
@@ -62,7 +80,9 @@ fn draw(unit: &str, labels: &[String], series: &[Series<'_>]) -> Result<String, 
             .build_cartesian_2d(0.0..count as f64, 0.0..most * 1.1)
             .map_err(|error| error.to_string())?;
         let style = TextStyle::from(("sans-serif", 12).into_font()).color(&INK);
-        let label = |at: &f64| labels.get(at.floor() as usize).filter(|_| at.fract() < 0.01).cloned().unwrap_or_default();
+        let label = |at: &f64| {
+            labels.get(at.floor() as usize).filter(|_| at.fract() < 0.01).map(|label| label.text.clone()).unwrap_or_default()
+        };
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -98,10 +118,11 @@ mod tests {
 
     #[test]
     fn a_plot_has_its_figures_as_a_table() {
-        let labels = ["11-01".to_owned(), "11-02".to_owned()];
+        let labels = [Label::of_day("2026-11-01", None), Label::of_day("2026-11-02", Some("/orders?from=2026-11-02".to_owned()))];
         let markup = bars("Orders by day", "orders", &labels, &[Series { name: "Orders", values: vec![3.0, 0.0] }]).0;
         assert!(markup.contains("<svg") && markup.contains("<td class=\"number\">3</td>"), "{markup}");
         assert!(!markup.contains("style="), "{markup}");
+        assert!(markup.contains("<a href=\"/orders?from=2026-11-02\">11-02</a>"), "{markup}");
         assert!(markup.contains(">\n3\n<") || markup.contains(">3<"), "the axis counts in whole orders: {markup}");
     }
 

@@ -5,6 +5,12 @@ use maud::{Markup, html};
 use super::super::call::List;
 use super::super::form::Form;
 
+/// Number of entries on a full page: the default of the API's lists.
+const PAGE_SIZE: usize = 20;
+
+/// Bytes around the content of a cell, about.
+const CELL_BYTES: usize = 60;
+
 /// A column: its heading, and whether its values are numbers, which are aligned at the right.
 pub type Column = (&'static str, bool);
 
@@ -29,6 +35,16 @@ pub fn table(caption: &str, columns: &[Column], rows: &[Vec<Markup>]) -> Markup 
     }
 }
 
+/// Returns the first rows that take at most this many bytes of a page together. A page stays under 200 kB, whatever its texts are.
+pub fn fitting(rows: impl Iterator<Item = Vec<Markup>>, most: usize) -> Vec<Vec<Markup>> {
+    let mut taken = 0;
+    rows.take_while(|row| {
+        taken += row.iter().map(|cell| cell.0.len() + CELL_BYTES).sum::<usize>();
+        taken <= most
+    })
+    .collect()
+}
+
 /// A place where nothing is yet: the reason, and what to do first.
 pub fn empty(text: &str, action: Option<(&str, &str)>) -> Markup {
     html! {
@@ -39,20 +55,35 @@ pub fn empty(text: &str, action: Option<(&str, &str)>) -> Markup {
     }
 }
 
+/// Returns the address of another page of a list, with the query's other fields.
+fn page_link(path: &str, query: &Form, place: Option<(&str, &str)>) -> String {
+    let kept = query.pairs().iter().filter(|(name, value)| !["page", "before", "done"].contains(&&**name) && !value.is_empty());
+    let mut encoded = url::form_urlencoded::Serializer::new(String::new());
+    encoded.extend_pairs(kept.map(|(name, value)| (name.as_str(), value.as_str())).chain(place));
+    format!("{path}?{}", encoded.finish())
+}
+
 /// Links to the pages of a list, with the query's other fields.
 pub fn pager<T>(list: &List<T>, path: &str, query: &Form) -> Markup {
-    let link = |page: u64| {
-        let kept = query.pairs().iter().filter(|(name, value)| name != "page" && name != "done" && !value.is_empty());
-        let mut encoded = url::form_urlencoded::Serializer::new(String::new());
-        let number = page.to_string();
-        encoded.extend_pairs(kept.map(|(name, value)| (name.as_str(), value.as_str())));
-        format!("{path}?{}", encoded.append_pair("page", &number).finish())
-    };
+    let link = |page: u64| page_link(path, query, Some(("page", &page.to_string())));
     html! {
         nav.pager aria-label="Pages of the list" {
             span.quiet { (list.total) @if list.total == 1 { " entry" } @else { " entries" } ", page " (list.page) " of " (list.pages.max(1)) }
             @if list.page > 1 { a.button href=(link(list.page - 1)) rel="prev" { "Newer" } }
             @if list.page < list.pages { a.button href=(link(list.page + 1)) rel="next" { "Older" } }
+        }
+    }
+}
+
+/// Links to the entries of a long list that are older than the last one of this page, and back to the newest ones.
+pub fn pager_by_id<T>(list: &List<T>, path: &str, query: &Form, id: impl Fn(&T) -> i64) -> Markup {
+    // A full page may be followed by another one.
+    let last = list.items.last().filter(|_| list.items.len() == PAGE_SIZE).map(|item| id(item).to_string());
+    html! {
+        nav.pager aria-label="Pages of the list" {
+            span.quiet { (list.total) @if list.total == 1 { " entry" } @else { " entries" } }
+            @if query.text("before").is_some() { a.button href=(page_link(path, query, None)) rel="first" { "Newest" } }
+            @if let Some(last) = last { a.button href=(page_link(path, query, Some(("before", &last)))) rel="next" { "Older" } }
         }
     }
 }

@@ -92,7 +92,6 @@ async fn create(visit: Visit) -> PageResult {
         }
         Err(refusal) if refusal.is_correctable() || refusal.is_undecided() => {
             let keys = load(&visit).await?;
-            let refusal = restrictions::at_their_fields(refusal);
             Ok(layout::refused(page(&visit, &keys, Some(&refusal)), &refusal))
         }
         Err(refusal) => Err(refusal.into()),

@@ -138,7 +138,7 @@ fn about(event: &Envelope, order: Option<&Order>) -> Markup {
     let number = |field: &str| event.data[field].as_i64().unwrap_or_default();
     html! {
         @if let Some(order) = order { a href={ "/portal/orders/" (order.id) } { (order.reference_code) } }
-        @else if event.event_type.starts_with("payout.") { a href="/portal/payouts" { "Payout " (number("id")) } }
+        @else if event.event_type.starts_with("payout.") { a href={ "/portal/payouts/" (number("id")) } { "Payout " (number("id")) } }
         @else if event.event_type.starts_with("wallet.") {
             a href={ "/portal/wallets/" (number("wallet_id")) } { "Wallet " (number("wallet_id")) }
         }
@@ -173,6 +173,9 @@ mod tests {
         let wallet = event("wallet.low_balance", json!({"wallet_id": 8, "balance": "1.00"}));
         let events = json!({"events": [payout, wallet], "cursor": "c", "has_more": false});
         let markup = content(&Form::parse(b""), &serde_json::from_value(events).unwrap()).0;
-        assert!(markup.contains("Payout 3") && markup.contains("href=\"/portal/wallets/8\""), "{markup}");
+        assert!(
+            markup.contains("href=\"/portal/payouts/3\">Payout 3<") && markup.contains("href=\"/portal/wallets/8\""),
+            "{markup}"
+        );
     }
 }

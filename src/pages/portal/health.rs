@@ -1,10 +1,11 @@
 //! The health of webhooks: attempts and latency of their latest deliveries.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use serde::Deserialize;
 
-use crate::pages::parts::plot::{Series, bars_by};
+use crate::pages::parts::plot::{Label, Series, bars_by};
 use crate::pages::parts::table;
+use crate::pages::shared::deactivation::Deactivation;
 
 /// A webhook, as `GET /api/v1/webhooks` returns it.
 #[derive(Debug, Deserialize)]
@@ -12,6 +13,7 @@ pub struct Webhook {
     id: i64,
     name: String,
     pub is_active: bool,
+    pub deactivation: Option<Deactivation>,
 }
 
 /// A delivery, as `GET /api/v1/webhooks/deliveries` returns it.
@@ -65,7 +67,8 @@ pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
     }
     let health: Vec<Health> = webhooks.iter().map(|webhook| Health::of(webhook.id, deliveries)).collect();
     // The drawing shows numbers, because names have any length.
-    let labels: Vec<String> = webhooks.iter().map(|webhook| format!("Webhook {}", webhook.id)).collect();
+    let label = |webhook: &Webhook| Label { text: format!("Webhook {}", webhook.id), target: Some(deliveries_of(webhook.id)) };
+    let labels: Vec<Label> = webhooks.iter().map(label).collect();
     let series = |name, value: fn(&Health) -> f64| Series { name, values: health.iter().map(value).collect() };
     let attempts =
         [series("Attempts", |health| health.attempts as f64), series("Failed deliveries", |health| health.failed as f64)];
@@ -80,9 +83,14 @@ pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
     }
 }
 
-/// Renders a number of deliveries of a webhook, which leads to them.
-fn counted(webhook: &Webhook, count: usize, status: &str) -> Markup {
-    let target = format!("/portal/webhooks/deliveries?webhook_url_id={}", webhook.id);
+/// Returns the address of the deliveries of a webhook.
+pub fn deliveries_of(webhook: i64) -> String {
+    format!("/portal/webhooks/deliveries?webhook_url_id={webhook}")
+}
+
+/// Renders a number of deliveries of a webhook, which leads to them. `status` may be empty.
+pub fn counted(webhook: i64, count: impl Render, status: &str) -> Markup {
+    let target = deliveries_of(webhook);
     html! {
         @if status.is_empty() { a href=(target) { (count) } }
         @else { a href={ (target) "&status=" (status) } { (count) } }
@@ -95,9 +103,9 @@ fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
     let row = |(webhook, health): (&Webhook, &Health)| {
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            counted(webhook, health.deliveries, ""),
-            counted(webhook, health.failed, "failed"),
-            counted(webhook, health.pending, "pending"),
+            counted(webhook.id, health.deliveries, ""),
+            counted(webhook.id, health.failed, "failed"),
+            counted(webhook.id, health.pending, "pending"),
             html! { (health.attempts) },
             html! { (health.median) },
         ]
@@ -128,7 +136,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true }];
+        let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true, deactivation: None }];
         let markup = plots(&webhooks, &[delivery(1, "delivered", 1, Some(10))]).0;
         assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
         assert!(markup.contains("/portal/webhooks/deliveries?webhook_url_id=1&amp;status=failed"), "{markup}");

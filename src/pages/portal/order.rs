@@ -18,8 +18,9 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
-/// Largest number of vouchers on a page. The CSV has them all.
+/// Largest number of vouchers on a page, and of bytes that they take there. The CSV has them all.
 const MAX_VOUCHERS: usize = 200;
+const MAX_VOUCHER_BYTES: usize = 150_000;
 
 /// Addresses to which the story of an order leads.
 const PLACES: Places = Places {
@@ -125,9 +126,6 @@ async fn reveal(visit: Visit) -> PageResult {
     let body = html! {
         p.notice.wait { "This reading is recorded. The codes are gone from this page when you leave it." }
         (codes(&vouchers))
-        @if vouchers.len() > MAX_VOUCHERS {
-            p { "The page shows the first " (MAX_VOUCHERS) " of " (vouchers.len()) " vouchers. The CSV has all of them." }
-        }
         div.actions {
             form method="post" action={ "/portal/orders/" (id) "/vouchers.csv" } { button.plain { "Download the codes as CSV" } }
             a href={ "/portal/orders/" (id) } { "Back to the order" }
@@ -147,7 +145,13 @@ fn codes(vouchers: &[Voucher]) -> Markup {
             html! { (voucher.expires_on.as_deref().unwrap_or("–")) },
         ]
     };
-    table::table("Voucher codes", &columns, &vouchers.iter().take(MAX_VOUCHERS).map(row).collect::<Vec<_>>())
+    let rows = table::fitting(vouchers.iter().take(MAX_VOUCHERS).map(row), MAX_VOUCHER_BYTES);
+    html! {
+        (table::table("Voucher codes", &columns, &rows))
+        @if vouchers.len() > rows.len() {
+            p { "The page shows the first " (rows.len()) " of " (vouchers.len()) " vouchers. The CSV has all of them." }
+        }
+    }
 }
 
 async fn download(visit: Visit) -> PageResult {
@@ -172,5 +176,18 @@ mod tests {
         };
         let markup = codes(&[voucher]).0;
         assert!(!markup.contains("<b>") && !markup.contains("/\"x"), "{markup}");
+    }
+
+    #[test]
+    fn the_page_of_the_largest_codes_is_small() {
+        let voucher = |_| Voucher {
+            voucher_reference_number: "VR-1".to_owned(),
+            card_number: "\"".repeat(100),
+            pin: None,
+            claim_url: Some(format!("https://claim.example/?{}", "&".repeat(2_000))),
+            expires_on: None,
+        };
+        let markup = codes(&(0..1_000).map(voucher).collect::<Vec<_>>()).0;
+        assert!(markup.len() < 170_000 && markup.contains(" of 1000 vouchers"), "{}", markup.len());
     }
 }

@@ -7,7 +7,7 @@ use super::health::{self, Delivery, Webhook};
 use super::orders;
 use crate::pages::call::List;
 use crate::pages::outcome::PageResult;
-use crate::pages::parts::plot::{self, Series};
+use crate::pages::parts::plot::{self, Label, Series};
 use crate::pages::parts::values::{figure, grouped, money};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::order::Order;
@@ -70,7 +70,8 @@ pub async fn show(visit: Visit) -> PageResult {
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
         visit.get::<Counts>("/api/v1/webhooks/deliveries/stats"),
     )?;
-    let inactive = webhooks.items.iter().filter(|webhook| !webhook.is_active).count();
+    let deactivated = webhooks.items.iter().filter(|webhook| webhook.deactivation.is_some()).count();
+    let inactive = webhooks.items.iter().filter(|webhook| !webhook.is_active).count() - deactivated;
     let body = html! {
         (layout::live(&visit))
         (balances(&wallets))
@@ -85,11 +86,14 @@ pub async fn show(visit: Visit) -> PageResult {
                 u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
                 "of the last 24 hours failed", "/portal/webhooks/deliveries?status=failed"
             ),
+            count(
+                deactivated as u64, ("webhook was", "webhooks were"), "switched off, because all deliveries failed", "/portal/webhooks"
+            ),
             count(inactive as u64, ("webhook is", "webhooks are"), "switched off", "/portal/webhooks"),
             count(empty(&wallets), ("wallet is", "wallets are"), "empty", "/portal/wallets"),
         ]))
         h2 { "Orders and spend" }
-        (by_day(&statistics.days))
+        (by_day(&statistics.days, &wallets.items))
         h2 { "Health of webhooks" }
         (health::plots(&webhooks.items, &deliveries.items))
         h2 { "Latest orders" }
@@ -132,11 +136,12 @@ fn attention(needs: &[Option<Markup>]) -> Markup {
     }
 }
 
-/// Plots of orders by day, and of spend by day in each currency.
-fn by_day(days: &[Day]) -> Markup {
-    // The year is the same for nearly all days, and the labels stand close to each other.
-    let labels: Vec<String> =
-        days.iter().map(|day| day.day.split_once('-').map_or(&*day.day, |(_, rest)| rest).to_owned()).collect();
+/// Plots of orders by day, and of spend by day in each currency. The days lead to their orders, and to the movements of the
+/// currency's wallet.
+fn by_day(days: &[Day], wallets: &[Wallet]) -> Markup {
+    let labels = |path: &str| -> Vec<Label> {
+        days.iter().map(|Day { day, .. }| Label::of_day(day, Some(format!("{path}?from={day}&to={day}")))).collect()
+    };
     let mut currencies: Vec<&str> = days.iter().flat_map(|day| &day.spend).map(|spend| &*spend.currency).collect();
     currencies.sort_unstable();
     currencies.dedup();
@@ -151,10 +156,12 @@ fn by_day(days: &[Day]) -> Markup {
             Series { name: "Spent", values: values(|spend| &spend.spent) },
             Series { name: "Refunded", values: values(|spend| &spend.refunded) },
         ];
-        plot::bars(&format!("Spend by day, in {currency}"), currency, &labels, &series)
+        let wallet = wallets.iter().find(|wallet| wallet.currency == currency);
+        let path = wallet.map_or("/portal/orders".to_owned(), |wallet| format!("/portal/wallets/{}", wallet.id));
+        plot::bars(&format!("Spend by day, in {currency}"), currency, &labels(&path), &series)
     };
     html! {
-        (plot::bars("Orders by day (UTC)", "orders", &labels, &[orders]))
+        (plot::bars("Orders by day (UTC)", "orders", &labels("/portal/orders"), &[orders]))
         @for currency in currencies.iter().take(MAX_PLOTS) { (spend(currency)) }
         @if currencies.is_empty() { p.quiet { "Nothing was spent in the last " (days.len()) " days." } }
     }
@@ -175,10 +182,15 @@ mod tests {
             ]}
         ]))
         .unwrap();
-        let markup = by_day(&days).0;
+        let wallets = [Wallet { id: 3, currency: "EUR".to_owned(), balance: "1.00".to_owned() }];
+        let markup = by_day(&days, &wallets).0;
+        for target in ["/portal/orders?from=2026-01-31&amp;to=2026-01-31", "/portal/wallets/3?from=2026-01-31&amp;to=2026-01-31"]
+        {
+            assert!(markup.contains(target), "{markup}");
+        }
         assert!(markup.contains("Spend by day, in EUR") && markup.contains("Spend by day, in USD"), "{markup}");
         assert!(markup.contains(">10.5<") && markup.contains(">01-31<"), "{markup}");
-        assert!(by_day(&days[..1]).0.contains("Nothing was spent"));
+        assert!(by_day(&days[..1], &wallets).0.contains("Nothing was spent"));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::pages::call::Refusal;
 use crate::pages::form::{Form, Kind, MOMENT_HINT, moment};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::time;
@@ -42,20 +41,8 @@ impl Restricted {
 
 /// The fields of a new key's restrictions.
 pub fn inputs(fields: &Filled<'_>) -> Markup {
-    let problems = fields.refusal.and_then(|refusal| refusal.messages.get("scopes"));
-    let is_chosen = |scope: &str| fields.form.all("scopes").any(|chosen| chosen == scope);
     html! {
-        fieldset .wrong[problems.is_some()] {
-            legend { "Operations" }
-            p.hint { "Without a choice, the key may use all of them." }
-            @for (scope, meaning) in SCOPES {
-                label.tick {
-                    input type="checkbox" name="scopes" value=(scope) checked[is_chosen(scope)];
-                    span { (meaning) " " code { (scope) } }
-                }
-            }
-            @if let Some(problems) = problems { p.problem { @for problem in problems { "Operations " (problem) ". " } } }
-        }
+        (fields.ticks("scopes", "Operations", "Without a choice, the key may use all of them.", &SCOPES))
         (fields.input("expires_at", "Expires", "text", &format!("Optional. {MOMENT_HINT}")))
         (fields.area("allowed_networks", "Allowed networks", "Optional, one per line, such as 203.0.113.0/24. Requests from elsewhere are refused."))
         p.hint { "Restrictions cannot be changed later." }
@@ -80,19 +67,6 @@ pub fn body(form: &Form) -> Value {
     body
 }
 
-/// Puts the problems of single networks and operations at the fields that have them all.
-pub fn at_their_fields(mut refusal: Refusal) -> Refusal {
-    let single: Vec<String> = refusal.messages.keys().filter(|name| name.contains('[')).cloned().collect();
-    for name in single {
-        let Some((field, number)) = name.split_once('[') else { continue };
-        let number = number.trim_end_matches(']').parse::<usize>().map_or(1, |index| index + 1);
-        let problems = refusal.messages.remove(&name).unwrap_or_default();
-        let problems = problems.into_iter().map(|problem| format!("number {number} {problem}"));
-        refusal.messages.entry(field.to_owned()).or_default().extend(problems);
-    }
-    refusal
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,12 +79,6 @@ mod tests {
         let expected = json!({"name": "Shop", "scopes": ["read", "orders"], "expires_at": "2027-01-31T00:00:00.000Z",
             "allowed_networks": ["203.0.113.0/24", "192.0.2.1"]});
         assert_eq!(body(&Form::parse(form)), expected);
-    }
-
-    #[test]
-    fn problems_of_a_network_stand_at_the_networks() {
-        let refusal = at_their_fields(Refusal::of_field("allowed_networks[1]", "must be a network"));
-        assert_eq!(refusal.messages["allowed_networks"], ["number 2 must be a network"]);
     }
 
     #[test]

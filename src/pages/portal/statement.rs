@@ -18,10 +18,8 @@ use crate::pages::shared::transaction::Transaction;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
-/// Largest number of transactions on the page. More would make it too large.
-const MAX_ROWS: usize = 200;
-/// Number of transactions in a page of the API.
-const PART: u64 = 100;
+/// Largest number of transactions on the page: one page of the API. More would make it too large.
+const MAX_ROWS: usize = 100;
 /// Largest number of transactions in a CSV, which is built in memory.
 const MAX_CSV: u64 = 50_000;
 
@@ -84,12 +82,9 @@ async fn load(visit: &Visit, id: i64, form: &Form, now: DateTime<Utc>) -> Result
     let period = [from, Some(to.map_or(now, |to| to.min(now)))];
     let sums = format!("/api/v1/wallets/{id}/statement?totals_only=true&{}", encoded(["from", "to"], period));
     let created = encoded(["created_from", "created_to"], period);
-    let part = |number: u64| format!("/api/v1/transactions?wallet_id={id}&{created}&limit={PART}&page={number}");
-    let (latest, earlier) = (part(1), part(2));
-    let (sums, latest, earlier): (Sums, List<Transaction>, List<Transaction>) =
-        futures::try_join!(visit.get(&sums), visit.list(&latest, "transactions"), visit.list(&earlier, "transactions"),)?;
-    let total = latest.total;
-    let mut transactions: Vec<Transaction> = latest.items.into_iter().chain(earlier.items).take(MAX_ROWS).collect();
+    let latest = format!("/api/v1/transactions?wallet_id={id}&{created}&limit={MAX_ROWS}");
+    let (sums, latest): (Sums, List<Transaction>) = futures::try_join!(visit.get(&sums), visit.list(&latest, "transactions"))?;
+    let List { items: mut transactions, total, .. } = latest;
     transactions.reverse();
     Ok(Statement { sums, transactions, total })
 }
@@ -112,6 +107,10 @@ fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refu
 fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
     let Statement { sums, transactions, total } = statement;
     let amount = |amount: &str| money(amount, &sums.currency);
+    // A sum leads to the movements that it adds up.
+    let wallet = path.trim_end_matches("/statement");
+    let sum =
+        |sum: &str, filter: &str| html! { a href={ (wallet) "?" (filter) "&" (form.only(&["from", "to"])) } { (amount(sum)) } };
     html! {
         div.actions {
             @if *total <= MAX_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
@@ -121,9 +120,9 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
         (facts(&[
             ("Period (UTC)", html! { (form.text("from").unwrap_or("first movement")) " to " (form.text("to").unwrap_or("now")) }),
             ("Opening balance", amount(&sums.opening_balance)),
-            ("Credits", amount(&sums.total_credits)),
-            ("Refunds", amount(&sums.total_refunds)),
-            ("Debits", amount(&sums.total_debits)),
+            ("Credits", sum(&sums.total_credits, "type=CREDIT")),
+            ("Refunds", sum(&sums.total_refunds, "category=ORDER_REFUND")),
+            ("Debits", sum(&sums.total_debits, "type=DEBIT")),
             ("Closing balance", amount(&sums.closing_balance)),
         ]))
         @if transactions.is_empty() { (table::empty("Nothing moved in this period.", None)) }
@@ -155,6 +154,8 @@ async fn download(visit: Visit) -> PageResult {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -162,6 +163,23 @@ mod tests {
         let now: DateTime<Utc> = "2026-01-31T12:00:00Z".parse().unwrap();
         assert_eq!(chosen(&Form::default(), now).only(&["from", "to"]), "from=2026-01-01&to=2026-01-31");
         assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&["from", "to"]), "from=2025-05-05");
+    }
+
+    #[test]
+    fn the_page_of_the_longest_references_is_small_and_its_sums_lead_to_the_movements() {
+        let reference = "\"".repeat(100);
+        let movement = json!({"id": 1_000_000, "wallet_id": 3, "type": "CREDIT", "category": "FUNDING", "amount": "1.00", "balance_after": "1.00",
+            "currency": "EUR", "order_id": null, "reference": reference, "description": format!("Funding {reference}"),
+            "created_at": "2026-01-31T12:00:00Z"});
+        let transactions = (0..MAX_ROWS).map(|_| serde_json::from_value(movement.clone()).unwrap()).collect();
+        let sums = json!({"wallet_id": 3, "currency": "EUR", "opening_balance": "0.00", "total_credits": "100.00", "total_debits": "0.00",
+            "total_refunds": "0.00", "closing_balance": "100.00"});
+        let statement = Statement { sums: serde_json::from_value(sums).unwrap(), transactions, total: 1_000 };
+        let markup = content("/portal/wallets/3/statement", &Form::parse(b"from=2026-01-01"), &statement).0;
+        assert!(markup.len() < 170_000, "{}", markup.len());
+        for filter in ["type=CREDIT", "category=ORDER_REFUND", "type=DEBIT"] {
+            assert!(markup.contains(&format!("/portal/wallets/3?{filter}&amp;from=2026-01-01")), "{filter}");
+        }
     }
 
     #[test]

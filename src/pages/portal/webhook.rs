@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::pages::form::Form;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::badge;
+use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::visit::Visit;
 use ledger_events::user::UserRole;
 
@@ -45,6 +46,7 @@ pub struct Webhook {
     #[serde(default)]
     pub header_names: Vec<String>,
     pub is_active: bool,
+    pub deactivation: Option<Deactivation>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
@@ -52,7 +54,10 @@ pub struct Webhook {
 impl Webhook {
     /// Renders whether the webhook receives events.
     pub fn state(&self) -> Markup {
-        badge(if self.is_active { "active" } else { "inactive" })
+        html! {
+            (badge(if self.is_active { "active" } else { "inactive" }))
+            @if self.deactivation.is_some() { " after failures" }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ const MAX_TEXT: usize = 12_000;
 pub struct Delivery {
     pub id: i64,
     pub event_type: String,
+    pub sequence: i64,
     pub event_id: String,
     pub order_id: i64,
     pub webhook_url_id: i64,
@@ -143,6 +144,7 @@ pub fn headers(delivery: &Delivery, attempts: &[Attempt]) -> Markup {
             ("X-Webhook-ID", html! { code { (delivery.webhook_url_id) } }),
             ("X-Event-ID", copyable(&delivery.event_id)),
             ("X-Event-Type", html! { code { (delivery.event_type) } }),
+            ("X-Event-Sequence", html! { code { (delivery.sequence) } }),
             ("X-Request-ID of the latest attempt", latest.unwrap_or_else(|| html! { "–" })),
         ]))
         p.quiet { "X-Timestamp and X-Signature are new in each attempt. They are not kept." }
@@ -159,7 +161,7 @@ pub mod tests {
     pub fn detail(status: &str, attempts: i16) -> Detail {
         let attempt = json!({"attempt": 1, "request_id": "r-1", "started_at": "2026-01-31T12:00:00Z", "response_status": 500,
             "response_time_ms": 12, "error": "status <b>500"});
-        let detail = json!({"id": 11, "event_id": "e-1", "event_type": "order.created", "order_id": 42, "webhook_url_id": 6,
+        let detail = json!({"id": 11, "event_id": "e-1", "event_type": "order.created", "order_id": 42, "webhook_url_id": 6, "sequence": 9,
             "status": status, "attempt_count": attempts, "max_attempts": 5, "response_status": 500, "response_time_ms": 12,
             "payload": {"data": {"id": 42}}, "created_at": "2026-01-31T12:00:00Z", "delivered_at": null,
             "next_attempt_at": null, "response_body": "no", "attempts": [attempt]});

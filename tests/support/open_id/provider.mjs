@@ -4,7 +4,7 @@
 //   {"redirect_uri": "..."}     registers the client, with new signing keys
 //   {"account": {"sub": "..."}} signs everybody in as this account, with these claims
 //   {"keys": "new"}             replaces the signing keys
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { createPrivateKey, generateKeyPairSync, randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -17,8 +17,15 @@ let redirectUri = "http://127.0.0.1/none";
 let account = { sub: "nobody" };
 let provider;
 
+// Generates a private key as text. Do not export a generated key object as JWK: the export holds a lock that the garbage collector
+// may need to free the generator, and then Node.js stands still.
+function generatePem() {
+  const [publicKeyEncoding, privateKeyEncoding] = ["spki", "pkcs8"].map((type) => ({ type, format: "pem" }));
+  return generateKeyPairSync("rsa", { modulusLength: 2048, publicKeyEncoding, privateKeyEncoding }).privateKey;
+}
+
 function build(issuer) {
-  const key = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey.export({ format: "jwk" });
+  const key = createPrivateKey(generatePem()).export({ format: "jwk" });
   provider = new Provider(issuer, {
     clients: [{ client_id: clientId, client_secret: clientSecret, redirect_uris: [redirectUri] }],
     jwks: { keys: [{ ...key, kid: randomUUID(), use: "sig", alg: "RS256" }] },

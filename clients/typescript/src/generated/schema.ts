@@ -1706,6 +1706,11 @@ export interface components {
             success: boolean;
         };
         /**
+         * @description Reason why the service has deactivated a webhook. New values may be added.
+         * @enum {string}
+         */
+        DeactivationReason: "failing";
+        /**
          * DeletedBeneficiary
          * @description Confirmation that a beneficiary is deleted. The history of its payouts is kept.
          */
@@ -1795,6 +1800,12 @@ export interface components {
              * @description Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
              */
             response_time_ms: number | null;
+            /**
+             * Format: int64
+             * @description Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The header
+             *     `X-Event-Sequence` has the same value.
+             */
+            sequence: number;
             /** @description Current status of the delivery. */
             status: components["schemas"]["DeliveryStatus"];
             /**
@@ -1867,6 +1878,12 @@ export interface components {
              * @description Duration of the latest attempt, in milliseconds; null if no attempt has ended or its outcome is unknown.
              */
             response_time_ms: number | null;
+            /**
+             * Format: int64
+             * @description Order of the event: it grows with every event of the same order, payout or wallet, and is not consecutive. The header
+             *     `X-Event-Sequence` has the same value.
+             */
+            sequence: number;
             /** @description Current status of the delivery. */
             status: components["schemas"]["DeliveryStatus"];
             /**
@@ -3561,6 +3578,11 @@ export interface components {
              * @description Linked API credential, whose signing secret is the token. Null if the webhook has a separate token.
              */
             credential_id: number | null;
+            /**
+             * @description Deactivation by the service. Null if the webhook is active, or if a request switched it off. To activate the webhook again,
+             *     change `is_active` to true.
+             */
+            deactivation: components["schemas"]["WebhookDeactivation"] | null;
             /** @description Event types that the webhook is subscribed to. */
             events: components["schemas"]["WebhookEventType"][];
             /** @description Names of the headers of your own that each delivery carries, in lower case. Their values are never shown. */
@@ -3615,6 +3637,26 @@ export interface components {
              * @description Duration of the longest attempt, in milliseconds; null without attempts.
              */
             longest_ms: number | null;
+        };
+        /**
+         * WebhookDeactivation
+         * @description A deactivation of a webhook by the service.
+         */
+        WebhookDeactivation: {
+            /**
+             * Format: date-time
+             * @description Time of the deactivation.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            deactivated_at: string;
+            /**
+             * Format: date-time
+             * @description Time since which all attempts have failed. Null for other reasons.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            failing_since: string | null;
+            /** @description Reason for the deactivation. */
+            reason: components["schemas"]["DeactivationReason"];
         };
         /** @description Body of a webhook request. Its bytes are the same in every attempt. */
         WebhookEnvelope: {
@@ -5594,6 +5636,7 @@ export interface operations {
                      *           {
                      *             "created_at": "2026-01-31T12:00:00.000Z",
                      *             "credential_id": 5,
+                     *             "deactivation": null,
                      *             "events": [
                      *               "order.created"
                      *             ],
@@ -5723,6 +5766,7 @@ export interface operations {
                      *             },
                      *             "response_status": 200,
                      *             "response_time_ms": 120,
+                     *             "sequence": 1,
                      *             "status": "pending",
                      *             "webhook_url_id": 6
                      *           }
@@ -5824,6 +5868,7 @@ export interface operations {
                      *         "response_body": "ok",
                      *         "response_status": 200,
                      *         "response_time_ms": 120,
+                     *         "sequence": 1,
                      *         "status": "pending",
                      *         "webhook_url_id": 6
                      *       },
@@ -5899,6 +5944,7 @@ export interface operations {
                      *       "data": {
                      *         "created_at": "2026-01-31T12:00:00.000Z",
                      *         "credential_id": 5,
+                     *         "deactivation": null,
                      *         "events": [
                      *           "order.created"
                      *         ],
@@ -5966,6 +6012,7 @@ export interface operations {
                      *       "data": {
                      *         "created_at": "2026-01-31T12:00:00.000Z",
                      *         "credential_id": 5,
+                     *         "deactivation": null,
                      *         "events": [
                      *           "order.created"
                      *         ],

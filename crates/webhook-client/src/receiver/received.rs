@@ -57,6 +57,11 @@ impl Received {
         self.header("x-event-type")
     }
 
+    /// Returns `X-Event-Sequence`, which grows with every event of the same object.
+    pub fn sequence(&self) -> Option<i64> {
+        self.header("x-event-sequence")?.parse().ok()
+    }
+
     /// Returns `X-Request-ID`, which differs in every attempt.
     pub fn request_id(&self) -> Option<&str> {
         self.header("x-request-id")

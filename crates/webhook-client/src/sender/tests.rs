@@ -1,7 +1,13 @@
 //! The sender without a receiver: settings, error texts and debug output.
 #![allow(clippy::unwrap_used)]
 
+use std::io;
+
+use nix::errno::Errno;
+
+use super::describe::NONE_TO_SPARE;
 use super::*;
+use crate::connections::Trouble;
 
 #[test]
 fn a_response_body_becomes_storable_text() {
@@ -42,10 +48,12 @@ fn delivery(url: &str) -> Delivery<'_> {
         webhook_id: 1,
         event_id: "evt",
         event_type: "order.created",
+        sequence: None,
         request_id: "req",
         secret: "hidden",
         timestamp: 0,
         previous_secret: None,
+        traceparent: None,
         custom_headers: CustomHeaders::none(),
         body: Bytes::from_static(b"hidden"),
     }

@@ -76,10 +76,12 @@ fn delivery(url: &str) -> Delivery<'_> {
         webhook_id: 42,
         event_id: "evt_1",
         event_type: "order.created",
+        sequence: None,
         request_id: "req_1",
         secret: SECRET,
         timestamp: NOW,
         previous_secret: None,
+        traceparent: None,
         custom_headers: CustomHeaders::none(),
         body: Bytes::from_static(BODY),
     }
@@ -155,15 +157,18 @@ async fn the_owners_headers_and_a_signature_of_the_replaced_secret_come_along() 
     let (receiver, mut arrived) = receiver(ReceiverResponse::Status(200)).await;
     let url = receiver.url();
     let headers = CustomHeaders::new([("Authorization", "Bearer t0ken"), ("X-Shop", "7")]).unwrap();
-    let delivery = Delivery { previous_secret: Some("the old one"), custom_headers: &headers, ..delivery(&url) };
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let previous_secret = Some("the old one");
+    let (traceparent, sequence) = (Some(trace), Some(7));
+    let delivery = Delivery { previous_secret, traceparent, sequence, custom_headers: &headers, ..delivery(&url) };
     assert!(sender(&receiver, LONG).send(delivery).await.succeeded());
     let received = arrived.recv().await.unwrap();
     let value = |name: &str| received.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
     assert_eq!((value("authorization"), value("x-shop")), (Some("Bearer t0ken"), Some("7")));
     let previous = webhook_client::signature::sign("the old one", NOW, BODY);
-    assert_eq!(value("x-signature-previous"), Some(&*previous));
+    assert_eq!((value("x-signature-previous"), value("traceparent")), (Some(&*previous), Some(trace)));
     assert_eq!(received.verify(SECRET, NOW), Ok(()));
-    assert_eq!(received.token(), Some(SECRET));
+    assert_eq!((received.token(), received.sequence()), (Some(SECRET), Some(7)));
     receiver.stop().await;
 }
 

@@ -1,5 +1,6 @@
 //! Webhooks.
 
+mod deactivate;
 mod delete;
 mod register;
 mod retry_delivery;
@@ -11,6 +12,7 @@ use ledger_events::webhook::{self, Webhook, WebhookCommand, WebhookEvent};
 use ledger_events::{AccountId, CredentialId, WebhookId};
 use uuid::Uuid;
 
+pub use deactivate::DeactivateWebhook;
 pub use delete::DeleteWebhook;
 pub use register::RegisterWebhook;
 pub use retry_delivery::RetryDelivery;

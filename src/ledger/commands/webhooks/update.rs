@@ -97,6 +97,7 @@ impl Handler for UpdateWebhook {
             further_events,
             headers_hash: headers.as_ref().map(Salted::hash),
             previous_token_until: None,
+            deactivation: None,
         };
         let event = decide(batch, account_id, id, WebhookCommand::Update(update))?;
         let linked = batch.streams.webhooks.get(id).and_then(|webhook| webhook.credential_id);

@@ -137,7 +137,7 @@ fn list_page(visit: &Visit, account: &Account, keys: &List<Credential>, refusal:
                 summary { "New API key" }
                 form method="post" action=(path) {
                     (fields.input("name", "Name", "text", "For people to recognize it, such as the name of the program."))
-                    (scopes(&fields))
+                    (fields.ticks("scopes", "Only these operations", "A key without a tick may use all of them.", &SCOPES))
                     (fields.input("expires_at", "Expires on", "date", "Optional. Requests are refused from the beginning of this day, UTC."))
                     (fields.area("allowed_networks", "Allowed networks", "Optional. Networks or addresses, one on a line, such as 203.0.113.0/24."))
                     (fields.key())
@@ -147,24 +147,6 @@ fn list_page(visit: &Visit, account: &Account, keys: &List<Credential>, refusal:
         } @else { (needs_admin("create API keys")) }
     };
     page(visit, account, &format!("API keys of {}", account.name), &body)
-}
-
-fn scopes(fields: &Filled<'_>) -> Markup {
-    let problems = fields.refusal.and_then(|refusal| refusal.messages.get("scopes"));
-    let is_chosen = |scope: &str| fields.form.all("scopes").any(|chosen| chosen == scope);
-    html! {
-        fieldset .wrong[problems.is_some()] {
-            legend { "Only these operations" }
-            p.hint { "A key without a tick may use all of them." }
-            @for (scope, meaning) in SCOPES {
-                label.tick {
-                    input type="checkbox" name="scopes" value=(scope) checked[is_chosen(scope)];
-                    span { (meaning) " " code { (scope) } }
-                }
-            }
-            @if let Some(problems) = problems { p.problem { @for problem in problems { "Operations " (problem) ". " } } }
-        }
-    }
 }
 
 fn rows(path: &str, keys: &[Credential]) -> Markup {

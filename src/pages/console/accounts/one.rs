@@ -73,7 +73,7 @@ fn overview(visit: &Visit, shown: &Shown, refusal: Option<&Refusal>) -> Response
             (table::empty("The account has no wallet yet.", Some((&format!("/console/accounts/{}/wallets", account.id), "Open a wallet"))))
         } @else { (wallets::rows(&wallets.items)) }
         h2 { "Latest orders" }
-        @if orders.items.is_empty() { (table::empty("The account has not ordered anything yet.", None)) }
+        @if orders.items.is_empty() { (table::empty("The account has not ordered anything yet. Its people order in the portal, its programs through the API.", None)) }
         @else {
             (orders::rows("Latest orders", &orders.items))
             p { a href={ "/console/orders?account_id=" (account.id) } { "All orders of this account" } }

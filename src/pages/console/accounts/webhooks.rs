@@ -10,6 +10,7 @@ use crate::pages::console::parts::audit_of;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, copyable, facts, time};
+use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -26,6 +27,7 @@ struct Webhook {
     events: Vec<String>,
     credential_id: Option<i64>,
     is_active: bool,
+    deactivation: Option<Deactivation>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -46,7 +48,10 @@ impl Webhook {
     }
 
     fn state(&self) -> Markup {
-        badge(if self.is_active { "active" } else { "inactive" })
+        html! {
+            (badge(if self.is_active { "active" } else { "inactive" }))
+            @if self.deactivation.is_some() { " after failures" }
+        }
     }
 }
 
@@ -94,6 +99,12 @@ async fn show(visit: Visit) -> PageResult {
         html! { "the signing secret of " a href={ "/console/accounts/" (account_id) "/credentials/" (key) } { "API key " (key) } }
     };
     let body = html! {
+        @if let Some(deactivation) = webhook.deactivation.filter(|_| !is_deleted) {
+            p.notice.wait {
+                (deactivation.told()) " Owners of the account get a mail. They repair their endpoint, and switch the webhook on in "
+                "the portal."
+            }
+        }
         (facts(&[
             ("Status", if is_deleted { badge("deleted") } else { webhook.state() }),
             ("Account", html! { a href={ "/console/accounts/" (account_id) } { (account.name) } }),
@@ -105,7 +116,7 @@ async fn show(visit: Visit) -> PageResult {
             ("Changed", time(webhook.updated_at)),
         ]))
         h2 { "Latest deliveries" }
-        @if latest.items.is_empty() { (table::empty("Nothing was sent to this webhook yet.", None)) }
+        @if latest.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. The next event that it is subscribed to is.", None)) }
         @else {
             (deliveries::rows("Latest deliveries", &latest.items))
             p { a href={ "/console/accounts/" (account_id) "/deliveries?webhook_url_id=" (webhook.id) } { "All deliveries of this webhook" } }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Category, Product, categories, may_change, options, product_of};
-use crate::pages::call::{List, Refusal};
+use crate::pages::call::List;
 use crate::pages::form::{Form, number};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
@@ -39,7 +39,7 @@ async fn create(visit: Visit) -> PageResult {
         Ok(Added { id }) => Ok(redirect(&format!("/console/products/{id}?done=created"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
-            let (categories, refusal) = (categories(&visit).await?, at_fields(refusal));
+            let categories = categories(&visit).await?;
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
             Ok(layout::refused(page(&visit, None, &categories, &fields), &refusal))
         }
@@ -61,7 +61,6 @@ async fn change(visit: Visit) -> PageResult {
         Ok(_) => Ok(redirect(&format!("/console/products/{}?done=changed", product.id))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
-            let refusal = at_fields(refusal);
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
             Ok(layout::refused(page(&visit, Some(&product), &categories, &fields), &refusal))
         }
@@ -120,18 +119,6 @@ fn body(form: &Form, product: Option<&Product>) -> Value {
     Value::Object(body)
 }
 
-/// Puts the problems of single face values at their field.
-fn at_fields(mut refusal: Refusal) -> Refusal {
-    let nested: Vec<String> = refusal.messages.keys().filter(|name| name.starts_with("denominations[")).cloned().collect();
-    for name in nested {
-        let problems = refusal.messages.remove(&name).unwrap_or_default();
-        let number = name.trim_start_matches("denominations[").trim_end_matches(']').parse::<usize>().unwrap_or_default() + 1;
-        let problems = problems.into_iter().map(|problem| format!("number {number} {problem}"));
-        refusal.messages.entry("denominations".to_owned()).or_default().extend(problems);
-    }
-    refusal
-}
-
 fn page(visit: &Visit, product: Option<&Product>, categories: &List<Category>, fields: &Filled<'_>) -> Response {
     let body = html! {
         (layout::problem(fields.refusal))
@@ -178,8 +165,6 @@ fn form(product: Option<&Product>, categories: &List<Category>, fields: &Filled<
 
 #[cfg(test)]
 mod tests {
-    use poem::http::StatusCode;
-
     use super::super::tests::product;
     use super::*;
 
@@ -209,12 +194,5 @@ mod tests {
         let body = body(&current(&product), Some(&product));
         assert_eq!((&body["category_id"], &body["description"]), (&json!(3), &json!("A\n\nB")));
         assert_eq!(body["denominations"], json!(["10.00", "1000.00"]));
-    }
-
-    #[test]
-    fn a_wrong_face_value_is_named_at_the_field() {
-        let mut refusal = Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", "No.");
-        refusal.messages.insert("denominations[1]".to_owned(), vec!["must be positive".to_owned()]);
-        assert_eq!(at_fields(refusal).messages["denominations"], ["number 2 must be positive"]);
     }
 }

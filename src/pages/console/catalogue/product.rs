@@ -81,7 +81,9 @@ fn picture(product: &Product) -> Markup {
 
 fn stock_summary(levels: &List<Level>, path: &str) -> Markup {
     let columns = [("Face value", true), ("Available", true), ("Level", false)];
-    let row = |level: &Level| vec![html! { (level.denomination) }, html! { (level.available) }, level.badge()];
+    let row = |level: &Level| {
+        vec![html! { a href={ (path) "/stock" } { (level.denomination) } }, html! { (level.available) }, level.badge()]
+    };
     html! {
         @if levels.items.is_empty() {
             (table::empty("The product has no vouchers yet. Orders wait until there are some.", Some((&format!("{path}/vouchers"), "Load vouchers"))))

@@ -11,7 +11,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, number};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::plot::{Series, bars_by};
+use crate::pages::parts::plot::{Label, Series, bars_by};
 use crate::pages::parts::values::grouped;
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -104,8 +104,12 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
         @if levels.items.is_empty() {
             (table::empty("The product has no vouchers yet. Orders wait until there are some.", None))
         } @else {
-            (plot(&levels.items, &product.currency))
-            (rows(&levels.items))
+            (plot(product.id, &levels.items, &product.currency))
+            (rows(product.id, &levels.items))
+            p.actions {
+                a.button.plain href=(audit_of(product.id)) { "Loads and voids of its vouchers" }
+                a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Its orders" }
+            }
         }
         @if may_change(visit) { (threshold(product, &path, fields)) }
         @else { p.quiet { "To change the stock, you need the role admin." } }
@@ -113,9 +117,15 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
     layout::page(visit, &format!("Stock of {}", product.name), &body)
 }
 
-fn plot(levels: &[Level], currency: &str) -> Markup {
+/// Returns the address of what was done with the vouchers of a product.
+fn audit_of(product: i64) -> String {
+    format!("/console/audit?subject=product/{product}")
+}
+
+fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     let shown = &levels[..levels.len().min(MAX_BARS)];
-    let labels: Vec<String> = shown.iter().map(|level| format!("{} {currency}", grouped(&level.denomination))).collect();
+    let text = |level: &Level| format!("{} {currency}", grouped(&level.denomination));
+    let labels: Vec<Label> = shown.iter().map(|level| Label { text: text(level), target: Some(audit_of(product)) }).collect();
     let series = |name: &'static str, count: fn(&Level) -> i64| Series {
         name,
         values: shown.iter().map(|level| count(level) as f64).collect(),
@@ -131,7 +141,8 @@ fn plot(levels: &[Level], currency: &str) -> Markup {
     }
 }
 
-fn rows(levels: &[Level]) -> Markup {
+/// Renders the levels. The face value leads to the loads and voids of the product's vouchers, and allocated ones to its orders.
+fn rows(product: i64, levels: &[Level]) -> Markup {
     let columns = [
         ("Face value", true),
         ("Available", true),
@@ -143,9 +154,9 @@ fn rows(levels: &[Level]) -> Markup {
     ];
     let row = |level: &Level| {
         vec![
-            html! { (grouped(&level.denomination)) },
+            html! { a href=(audit_of(product)) { (grouped(&level.denomination)) } },
             html! { (level.available) },
-            html! { (level.allocated) },
+            html! { a href={ "/console/orders?product_id=" (product) } { (level.allocated) } },
             html! { (level.expired) },
             html! { (level.voided) },
             html! { @if let Some(threshold) = level.threshold { (threshold) } @else { "–" } },

@@ -1,4 +1,4 @@
-//! The state of operations: alerts, shards, queues, loops, failing endpoints, replays, and plots of throughput and latency.
+//! The state of operations: alerts, shards, queues, loops, endpoints that hang or fail, replays, and plots of the throughput.
 
 mod plots;
 mod tables;
@@ -169,6 +169,8 @@ pub fn add(site: Site) -> Site {
     site.get("/console/operations", show)
 }
 
+/// Shows the page. Each number leads to what it counts, and the numbers of deliveries lead to the webhooks that they wait for.
+/// The commands that wait lead nowhere, because they are not events yet.
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let state: Operations = visit.get("/admin/v1/operations").await?;
@@ -196,8 +198,8 @@ async fn show(visit: Visit) -> PageResult {
             (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
             // The overview leads to the delayed ones and to those delivered in part.
             (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console")))
-            (figure("Deliveries due", &sum(|shard| shard.due_deliveries, COUNTED)))
-            (figure("Deliveries in flight", &sum(|shard| shard.in_flight_deliveries, COUNTED)))
+            (figure("Deliveries due", &leading(|shard| shard.due_deliveries, "#endpoints")))
+            (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, "#endpoints")))
             (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#endpoints")))
         }
         h2 { "Shards" }
@@ -206,7 +208,7 @@ async fn show(visit: Visit) -> PageResult {
         h2 { "Throughput and latency" }
         (plots::minutes(&state.minutes))
         (plots::days(&state.days))
-        h2 #endpoints { "Failing endpoints" }
+        h2 #endpoints { "Hanging and failing endpoints" }
         @if state.endpoints.is_empty() { p.quiet { "No webhook has a failed attempt that waits to be repeated." } }
         @else { (tables::endpoints(&state.endpoints)) }
         (tables::failed_endpoints(&state.failed_endpoints))

@@ -3,11 +3,20 @@
 use maud::{Markup, html};
 
 use super::{Day, Minute};
-use crate::pages::parts::plot::{Series, bars, bars_by};
+use crate::pages::parts::plot::{Label, Series, bars, bars_by};
 
 /// Renders the last hour of all nodes.
 pub fn minutes(minutes: &[Minute]) -> Markup {
-    let labels: Vec<String> = minutes.iter().map(|minute| minute.minute.format("%H:%M").to_string()).collect();
+    let labels = |target: fn(&Minute) -> Option<String>| -> Vec<Label> {
+        let text = |minute: &Minute| minute.minute.format("%H:%M").to_string();
+        minutes.iter().map(|minute| Label { text: text(minute), target: target(minute) }).collect()
+    };
+    let audited = labels(|minute| {
+        let day = minute.minute.format("%Y-%m-%d");
+        Some(format!("/console/audit?from={day}&to={day}"))
+    });
+    // No page lists the attempts of all accounts.
+    let unlinked = labels(|_| None);
     let series =
         |name, value: fn(&Minute) -> i64| Series { name, values: minutes.iter().map(|minute| value(minute) as f64).collect() };
     let attempts = [series("Delivered", |minute| minute.delivered_attempts), series("Failed", |minute| minute.failed_attempts)];
@@ -24,10 +33,10 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
     html! {
         p.quiet { "The last hour of all nodes, in UTC. A node reports every five seconds." }
         div.grid {
-            (bars_by("Requests and events by minute", "Minute", "in a minute", &labels, &requests))
+            (bars_by("Requests and events by minute", "Minute", "in a minute", &audited, &requests))
             @if has_attempts {
-                (bars_by("Delivery attempts by minute", "Minute", "attempts", &labels, &attempts))
-                (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &labels, &latency))
+                (bars_by("Delivery attempts by minute", "Minute", "attempts", &unlinked, &attempts))
+                (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &unlinked, &latency))
             } @else { p.quiet { "No node has attempted a delivery in the last hour." } }
         }
     }
@@ -35,8 +44,7 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
 
 /// Renders the attempts of all nodes by day.
 pub fn days(days: &[Day]) -> Markup {
-    // The year is the same for nearly all of them.
-    let labels: Vec<String> = days.iter().map(|day| day.day.get(5..).unwrap_or(&day.day).to_owned()).collect();
+    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, None)).collect();
     let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
     let attempts = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
     let latency = [series("Average", |day| day.average_ms.unwrap_or_default()), series("Longest", |day| day.longest_ms)];

@@ -68,7 +68,12 @@ pub fn projections(shards: &[Shard]) -> Markup {
     table::table("Lag of the projections", &columns, &rows)
 }
 
-/// Renders the webhooks whose deliveries fail.
+/// Returns whether an attempt without a response ended at its deadline. The reason is then like "no answer within 30 s".
+fn is_timeout(error: &str) -> bool {
+    error.contains(" within ") && error.ends_with(" s")
+}
+
+/// Renders the webhooks whose deliveries fail, with a mark at those that hang.
 pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
     let columns = [
         ("Webhook", false),
@@ -92,13 +97,13 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
             html! {
                 @match (endpoint.response_status, &endpoint.error) {
                     (Some(status), _) => { "Status " (status) },
-                    (None, Some(error)) => (error),
+                    (None, Some(error)) => { @if is_timeout(error) { span.badge.wait { "Hangs" } " " } (error) },
                     (None, None) => "–",
                 }
             },
         ]
     };
-    table::table("Failing endpoints", &columns, &endpoints.iter().map(row).collect::<Vec<_>>())
+    table::table("Hanging and failing endpoints", &columns, &endpoints.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Renders the webhooks with deliveries that have failed for good in the last day, with the ways to these deliveries.
@@ -244,6 +249,30 @@ mod tests {
         };
         let of_shard = std::slice::from_ref(&shard);
         assert!(shards(of_shard).0.contains("/console/events/1/9") && projections(of_shard).0.contains("/console/events/1/8"));
+    }
+
+    #[test]
+    fn an_endpoint_that_hangs_is_marked() {
+        let at = DateTime::<Utc>::UNIX_EPOCH;
+        let rendered = |response_status: Option<i16>, error: &str| {
+            let (attempted_at, response_time_ms, error) = (Some(at), Some(2_000), Some(error.to_owned()));
+            let (webhook_id, account_id, waiting, attempts, next_attempt_at) = (3, 5, 1, 1, at);
+            endpoints(&[Endpoint {
+                webhook_id,
+                account_id,
+                waiting,
+                attempts,
+                next_attempt_at,
+                attempted_at,
+                response_status,
+                response_time_ms,
+                error,
+            }])
+            .0
+        };
+        assert!(rendered(None, "no answer within 30 s").contains("Hangs"));
+        assert!(!rendered(None, "connection closed before an answer").contains("Hangs"));
+        assert!(!rendered(Some(500), "HTTP 500").contains("Hangs"));
     }
 
     #[test]

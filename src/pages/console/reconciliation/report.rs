@@ -12,7 +12,7 @@ use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{period, rfc3339};
-use crate::pages::parts::plot::{Series, bars};
+use crate::pages::parts::plot::{Label, Series, bars};
 use crate::pages::parts::values::{money, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -171,11 +171,12 @@ fn content(form: &Form, report: &Report) -> Markup {
         p.quiet { (depth(report)) }
         @if !is_good { (differences(report)) }
         h2 { "Totals by currency" }
-        @if report.currencies.is_empty() { (table::empty("There is no wallet yet, so nothing can be reconciled.", None)) }
-        @else { (currencies(&report.currencies)) }
-        (plots(report))
-        @if !report.days.is_empty() { h2 { "Days" } (days(&report.days)) }
-        @if !report.wallets.is_empty() { h2 { "Wallets" } (wallets(report)) }
+        @if report.currencies.is_empty() {
+            (table::empty("There is no wallet yet, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
+        } @else { (currencies(&report.currencies)) }
+        (plots(form, report))
+        @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
+        @if !report.wallets.is_empty() { h2 #wallets { "Wallets" } (wallets(form, report)) }
     }
 }
 
@@ -232,7 +233,11 @@ fn currencies(currencies: &[Currency]) -> Markup {
         ("Closing", true),
     ];
     let row = |one: &Currency| {
-        let mut row = vec![html! { (one.currency) }, html! { (one.wallets) }, money(&one.opening_balance, &one.currency)];
+        let mut row = vec![
+            html! { (one.currency) },
+            html! { a href="#wallets" { (one.wallets) } },
+            money(&one.opening_balance, &one.currency),
+        ];
         row.extend(moved(&one.moved, &one.currency));
         row.push(money(&one.closing_balance, &one.currency));
         row
@@ -245,12 +250,12 @@ fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
 }
 
 /// Draws what came in and what went out, by day, for the first currencies.
-fn plots(report: &Report) -> Markup {
+fn plots(form: &Form, report: &Report) -> Markup {
     let number = |text: &String| text.parse::<f64>().unwrap_or_default();
     html! {
         @for one in report.currencies.iter().take(MAX_PLOTS) {
             @let days: Vec<&Day> = report.days.iter().filter(|day| day.currency == one.currency).take(MAX_DAYS).collect();
-            @let labels: Vec<String> = days.iter().map(|day| day.day.clone()).collect();
+            @let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(of_day(form, &day.day)))).collect();
             @if !days.is_empty() {
                 (bars(&format!("Money by day in {}", one.currency), &one.currency, &labels, &[
                     Series { name: "Funding", values: days.iter().map(|day| number(&day.moved.funding)).collect() },
@@ -262,11 +267,17 @@ fn plots(report: &Report) -> Markup {
     }
 }
 
-fn days(days: &[Day]) -> Markup {
+/// Returns the address of the reconciliation of one day, which compares each movement.
+fn of_day(form: &Form, day: &str) -> String {
+    let account = form.only(&["account_id"]);
+    format!("/console/reconciliation?from={day}&to={day}{}{account}", if account.is_empty() { "" } else { "&" })
+}
+
+fn days(form: &Form, days: &[Day]) -> Markup {
     let columns =
         [("Day", false), ("Currency", false), ("Funding", true), ("Debits", true), ("Refunds", true), ("Adjustments", true)];
     let row = |day: &Day| {
-        let mut row = vec![html! { (day.day) }, html! { (day.currency) }];
+        let mut row = vec![html! { a href=(of_day(form, &day.day)) { (day.day) } }, html! { (day.currency) }];
         row.extend(moved(&day.moved, &day.currency));
         row
     };
@@ -276,7 +287,8 @@ fn days(days: &[Day]) -> Markup {
     }
 }
 
-fn wallets(report: &Report) -> Markup {
+fn wallets(form: &Form, report: &Report) -> Markup {
+    let period = form.only(&["from", "to"]);
     let columns = [
         ("Wallet", false),
         ("Account", false),
@@ -290,7 +302,7 @@ fn wallets(report: &Report) -> Markup {
     let row = |wallet: &Wallet| {
         let currency = wallet.currency.as_deref().unwrap_or_default();
         let mut row = vec![
-            html! { a href={ "/console/wallets/" (wallet.wallet_id) } { "Wallet " (wallet.wallet_id) } },
+            html! { a href={ "/console/wallets/" (wallet.wallet_id) "?" (period) } { "Wallet " (wallet.wallet_id) } },
             html! { @if let Some(account) = wallet.account_id { a href={ "/console/accounts/" (account) } { "Account " (account) } } @else { "–" } },
             money(&wallet.opening_balance, currency),
         ];

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{Statement, may_decide};
 use crate::pages::call::{List, Refusal};
+use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::time;
@@ -63,15 +64,24 @@ async fn import(mut visit: Visit) -> PageResult {
     match imported {
         Ok(Imported { id }) => Ok(redirect(&format!("/console/bank-statements/{id}?done=imported"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
-        Err(mut refusal) => {
-            let problems = refusal.messages.remove("body").unwrap_or_default();
-            if !problems.is_empty() {
-                refusal.messages.entry("file".to_owned()).or_default().extend(problems);
-            }
+        Err(refusal) => {
+            let refusal = at_fields(refusal, &visit.form);
             let statements = load(&visit).await?;
             Ok(layout::refused(page(&visit, &statements, Some(&refusal)), &refusal))
         }
     }
+}
+
+/// Puts the problems of the file at the fields that describe it, if one of them may be wrong, and at the file otherwise.
+fn at_fields(mut refusal: Refusal, form: &Form) -> Refusal {
+    for problem in refusal.messages.remove("body").unwrap_or_default() {
+        let named = COLUMNS.iter().map(|(name, _, _)| *name).find(|name| {
+            form.text(name).is_some_and(|value| problem.contains("column") && problem.contains(&format!("{value:?}")))
+                || (*name == "date_format" && form.text(name).is_some() && problem.ends_with("does not match the date format"))
+        });
+        refusal.messages.entry(named.unwrap_or("file").to_owned()).or_default().push(problem);
+    }
+    refusal
 }
 
 /// Returns the names of the fields that describe a CSV.
@@ -139,6 +149,15 @@ fn form(fields: &Filled<'_>) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_of_the_file_stands_at_the_field_that_may_be_wrong() {
+        let form = Form::parse(b"date_column=When&date_format=%25Y");
+        let at = |problem| at_fields(Refusal::of_field("body", problem), &form).messages.into_keys().next().unwrap();
+        assert_eq!(at("has no column \"When\""), "date_column");
+        assert_eq!(at("line 3 has a date that does not match the date format"), "date_format");
+        assert_eq!(at("has no column \"amount\""), "file");
+    }
 
     #[test]
     fn a_file_is_xml_if_it_begins_like_xml() {

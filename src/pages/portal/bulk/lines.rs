@@ -2,12 +2,13 @@
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 use ledger_events::Money;
+use maud::html;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 
 /// Largest number of lines.
 pub const MAX_LINES: usize = 1_000;
-/// Largest size of the canonical form, in bytes. The pages carry it, and a page is small.
+/// Largest size of the canonical form in a page, in bytes. The pages carry it, and a page is small.
 const MAX_BYTES: usize = 90_000;
 /// Largest number of problems that are named.
 pub const MAX_PROBLEMS: usize = 100;
@@ -47,18 +48,18 @@ impl Problem {
 /// # Errors
 /// The problems of the lines, in their order, or of the whole file.
 pub fn read(bytes: &[u8]) -> Result<Vec<Line>, Vec<Problem>> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Problem::of_file("The file is not UTF-8 text."))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| Problem::of_file("is not UTF-8 text"))?;
     let text = text.trim_start_matches('\u{feff}');
     let header = text.lines().next().unwrap_or_default();
     let delimiter = if header.contains(';') && !header.contains(',') { b';' } else { b',' };
     let mut reader = ReaderBuilder::new().trim(Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
-    let names = reader.headers().map_err(|_| Problem::of_file("The file is not CSV."))?.clone();
+    let names = reader.headers().map_err(|_| Problem::of_file("is not CSV"))?.clone();
     let places = places(&names)?;
     let (mut lines, mut problems) = (vec![], vec![]);
     let mut references = HashSet::new();
     for (index, record) in reader.records().enumerate() {
         if index >= MAX_LINES {
-            return Err(Problem::of_file(format!("The file has more than {MAX_LINES} lines.")));
+            return Err(Problem::of_file(format!("has more than {MAX_LINES} lines")));
         }
         let read = record.map_err(|_| "has a different number of columns than the header".to_owned());
         match read.and_then(|record| line(&record, places)) {
@@ -73,7 +74,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Line>, Vec<Problem>> {
         return Err(problems);
     }
     if lines.is_empty() {
-        return Err(Problem::of_file("The file has no line below its header."));
+        return Err(Problem::of_file("has no line below its header"));
     }
     Ok(lines)
 }
@@ -85,7 +86,7 @@ fn places(names: &StringRecord) -> Result<[Option<usize>; 4], Vec<Problem>> {
     let places = COLUMNS.map(|column| names.iter().position(|name| name == column));
     match wrong || twice || places[..3].contains(&None) {
         true => Err(Problem::of_file(format!(
-            "The first line must name the columns {}. The last one is optional.",
+            "must name the columns {} in its first line. The last column is optional",
             COLUMNS.join(", ")
         ))),
         false => Ok(places),
@@ -130,9 +131,9 @@ pub fn canonical(lines: &[Line]) -> Result<String, Vec<Problem>> {
         String::from_utf8(bytes).map_err(|error| csv::Error::from(std::io::Error::other(error)))
     };
     match write() {
-        Ok(text) if text.len() <= MAX_BYTES => Ok(text),
-        Ok(_) => Err(Problem::of_file("The file is too long. Split it, or use shorter references.")),
-        Err(error) => Err(Problem::of_file(format!("The lines cannot be written: {error}."))),
+        Ok(text) if html! { (text) }.0.len() <= MAX_BYTES => Ok(text),
+        Ok(_) => Err(Problem::of_file("is too long. Split it, or use shorter references")),
+        Err(error) => Err(Problem::of_file(format!("cannot be written: {error}"))),
     }
 }
 
@@ -199,9 +200,23 @@ mod tests {
         for text in ["", "7,10,1\n", "product_id,quantity\n7,1\n", "product_id,product_id,denomination,quantity\n"] {
             assert!(problems(text)[0].contains("must name the columns"), "{text}");
         }
-        assert_eq!(problems("product_id,denomination,quantity\n"), ["file: The file has no line below its header."]);
+        assert_eq!(problems("product_id,denomination,quantity\n"), ["file: has no line below its header"]);
         let long = "product_id,denomination,quantity\n".to_owned() + &"7,10,1\n".repeat(MAX_LINES + 1);
-        assert_eq!(problems(&long), ["file: The file has more than 1000 lines."]);
+        assert_eq!(problems(&long), ["file: has more than 1000 lines"]);
+    }
+
+    #[test]
+    fn a_file_that_a_page_cannot_carry_is_refused() {
+        let line = |n: usize, reference: String| Line {
+            product_id: 7,
+            denomination: "1.00".parse().unwrap(),
+            quantity: 1,
+            reference: Some(format!("{n}{reference}")),
+        };
+        let lines = |of: &str| (0..MAX_LINES).map(|n| line(n, of.repeat(60))).collect::<Vec<_>>();
+        assert!(canonical(&lines("a")).is_ok());
+        // A quote takes twelve characters in a page: it is doubled in CSV, and escaped in HTML.
+        assert!(canonical(&lines("\"")).unwrap_err()[0].text.contains("too long"));
     }
 
     #[test]

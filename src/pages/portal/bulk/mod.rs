@@ -10,6 +10,7 @@ mod preview;
 use futures::{StreamExt, stream};
 use maud::{Markup, html};
 use poem::Response;
+use poem::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -26,6 +27,10 @@ use ledger_events::user::UserRole;
 use lines::{COLUMNS, Line, MAX_LINES, MAX_PROBLEMS, Problem};
 use outcomes::Outcomes;
 
+/// Field for a file.
+const FILE: &str = "file";
+/// Field for lines that are pasted, or corrected after a refusal.
+const PASTED: &str = "lines";
 /// Number of lines that one request places.
 const STEP: usize = 50;
 /// Number of orders of a step that are placed at the same time.
@@ -45,7 +50,7 @@ pub fn add(site: Site) -> Site {
 
 async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    Ok(upload(&visit, &Form::default(), &[]))
+    Ok(upload(&visit, &Form::default(), FILE, &[]))
 }
 
 /// Leads a browser that reads the address of a step again to the beginning.
@@ -54,12 +59,15 @@ async fn begin(visit: Visit) -> PageResult {
     Ok(redirect("/portal/orders/bulk"))
 }
 
-fn upload(visit: &Visit, form: &Form, problems: &[Problem]) -> Response {
-    let fields = Filled { form, refusal: None };
+/// Renders the form. `sent` is the field that had the problems.
+fn upload(visit: &Visit, form: &Form, sent: &str, problems: &[Problem]) -> Response {
+    let refusal = (!problems.is_empty()).then(|| refusal(sent, problems));
+    let fields = Filled { form, refusal: refusal.as_ref() };
     let may_order = visit.user().is_ok_and(|user| user.may(UserRole::Operator));
     let example = format!("{}\n7,25.00,3,basket-1\n", COLUMNS.join(","));
     let body = html! {
-        @if !problems.is_empty() { (refused(problems)) }
+        (layout::problem(refusal.as_ref()))
+        (of_lines(problems))
         p {
             "Send up to " (MAX_LINES) " orders as CSV. The first line names the columns. Line 1 is the first one below it. \
              You see prices and totals before anything is placed."
@@ -71,23 +79,35 @@ fn upload(visit: &Visit, form: &Form, problems: &[Problem]) -> Response {
         }
         @if may_order {
             form.card method="post" action="/portal/orders/bulk" enctype="multipart/form-data" {
-                (fields.file("file", "CSV file", ".csv,text/csv", ""))
-                (fields.area("lines", "Or paste the lines", "Used if there is no file."))
+                (fields.file(FILE, "CSV file", ".csv,text/csv", ""))
+                (fields.area(PASTED, "Pasted CSV", "Used if there is no file."))
                 button { "Check the orders" }
             }
         } @else { p.notice { "To place orders, you need the role operator or owner." } }
     };
-    layout::page(visit, "Order many at once", &body)
+    let page = layout::page(visit, "Order many at once", &body);
+    match &refusal {
+        Some(refusal) => layout::refused(page, refusal),
+        None => page,
+    }
 }
 
-fn refused(problems: &[Problem]) -> Markup {
+/// Creates the refusal of a file or of pasted lines. A problem of the whole stands at the field that was sent.
+fn refusal(sent: &str, problems: &[Problem]) -> Refusal {
+    match problems.iter().find(|problem| problem.line.is_none()) {
+        Some(problem) => Refusal::of_field(sent, &problem.text),
+        None => {
+            let message = "Nothing is placed until every line is valid. Correct these lines and send the file again.";
+            Refusal::new(StatusCode::BAD_REQUEST, "E_VALIDATION_FAILURE", message)
+        }
+    }
+}
+
+/// Renders the problems of single lines.
+fn of_lines(problems: &[Problem]) -> Markup {
     let of_lines: Vec<&Problem> = problems.iter().filter(|problem| problem.line.is_some()).collect();
     let row = |problem: &&Problem| vec![html! { (problem.line.unwrap_or_default()) }, html! { (problem.text) }];
     html! {
-        div.notice.bad role="alert" {
-            @for problem in problems.iter().filter(|problem| problem.line.is_none()) { p { (problem.text) } }
-            @if !of_lines.is_empty() { p { "Nothing is placed until every line is valid. Correct these lines and send the file again." } }
-        }
         @if !of_lines.is_empty() {
             (table::table(
                 "Lines to correct", &[("Line", true), ("Problem", false)],
@@ -101,15 +121,18 @@ fn refused(problems: &[Problem]) -> Markup {
 /// Checks an upload, and shows what it would place.
 async fn check(visit: Visit) -> PageResult {
     visit.user()?;
-    let uploaded = visit.files.iter().find(|(name, content)| name == "file" && !content.is_empty());
-    let bytes = uploaded.map_or_else(|| visit.form.value("lines").as_bytes(), |(_, content)| content);
+    let uploaded = visit.files.iter().find(|(name, content)| name == FILE && !content.is_empty());
+    let (sent, bytes) = match uploaded {
+        Some((_, content)) => (FILE, content.as_slice()),
+        None => (PASTED, visit.form.value(PASTED).as_bytes()),
+    };
     // A refused file appears in the field for lines, where it can be corrected.
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100_000)]).into_owned();
-    let shown = Form::from_pairs(vec![("lines".to_owned(), shown)]);
+    let shown = Form::from_pairs(vec![(PASTED.to_owned(), shown)]);
     let read = lines::read(bytes).and_then(|lines| lines::canonical(&lines).map(|text| (lines, text)));
     let (lines, text) = match read {
         Ok(read) => read,
-        Err(problems) => return Ok(upload(&visit, &shown, &problems)),
+        Err(problems) => return Ok(upload(&visit, &shown, sent, &problems)),
     };
     let products = products_of(&lines);
     let (products, wallets) = futures::try_join!(
@@ -118,7 +141,7 @@ async fn check(visit: Visit) -> PageResult {
     )?;
     let priced = match preview::priced(&lines, &products.items) {
         Ok(priced) => priced,
-        Err(problems) => return Ok(upload(&visit, &shown, &problems)),
+        Err(problems) => return Ok(upload(&visit, &shown, sent, &problems)),
     };
     let is_covered = priced.is_covered(&wallets.items);
     let body = html! {
@@ -145,7 +168,7 @@ fn products_of(lines: &[Line]) -> String {
 fn step_form(text: &str, outcomes: &Outcomes, button: Markup, proceeds: bool) -> Markup {
     html! {
         form.actions method="post" action="/portal/orders/bulk/place" data-proceed[proceeds] {
-            input type="hidden" name="lines" value=(text);
+            input type="hidden" name=(PASTED) value=(text);
             input type="hidden" name="outcomes" value=(outcomes.text());
             @for reason in &outcomes.reasons { input type="hidden" name="reason" value=(reason); }
             (button)
@@ -158,14 +181,14 @@ fn step_form(text: &str, outcomes: &Outcomes, button: Markup, proceeds: bool) ->
 async fn place(visit: Visit) -> PageResult {
     visit.user()?;
     let form = &visit.form;
-    let lines = match lines::read(form.value("lines").as_bytes()) {
+    let lines = match lines::read(form.value(PASTED).as_bytes()) {
         Ok(lines) => lines,
-        Err(problems) => return Ok(upload(&visit, form, &problems)),
+        Err(problems) => return Ok(upload(&visit, form, PASTED, &problems)),
     };
     // The browser changes the ends of lines. The canonical form is the one that the keys are made of.
     let text = match lines::canonical(&lines) {
         Ok(text) => text,
-        Err(problems) => return Ok(upload(&visit, form, &problems)),
+        Err(problems) => return Ok(upload(&visit, form, PASTED, &problems)),
     };
     let keys = lines::keys(&text, &lines);
     let mut outcomes = Outcomes::read(form.value("outcomes"), form.all("reason"), lines.len());
@@ -238,7 +261,7 @@ mod tests {
     #[test]
     fn problems_of_lines_are_limited_and_escaped() {
         let problems: Vec<Problem> = (0..150).map(|index| Problem::of_line(index, "<b>")).collect();
-        let markup = refused(&problems).0;
+        let markup = of_lines(&problems).0;
         assert!(markup.contains("And 50 more lines") && !markup.contains("<b>"), "{markup}");
         assert_eq!(markup.matches("<tr>").count(), MAX_PROBLEMS + 1);
     }

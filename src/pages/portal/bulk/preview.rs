@@ -11,8 +11,9 @@ use crate::pages::parts::values::money;
 use crate::pages::portal::overview::Wallet;
 use crate::pages::portal::products::Product;
 
-/// Number of lines that the preview shows.
+/// Largest number of lines that the preview shows, and of bytes that they take there.
 const SHOWN: usize = 50;
+const MAX_BYTES: usize = 60_000;
 
 /// Lines with their products and prices.
 #[derive(Debug)]
@@ -94,7 +95,6 @@ pub fn render(priced: &Priced<'_>, wallets: &[Wallet]) -> Markup {
         (table::table("Totals by currency", &columns, &priced.totals.iter().map(total).collect::<Vec<_>>()))
         h2 { "Orders" }
         (rows(priced))
-        @if priced.lines.len() > SHOWN { p.quiet { "And " (priced.lines.len() - SHOWN) " more." } }
     }
 }
 
@@ -111,7 +111,11 @@ fn rows(priced: &Priced<'_>) -> Markup {
             html! { (line.reference.as_deref().unwrap_or("–")) },
         ]
     };
-    table::table("Orders to place", &columns, &priced.lines.iter().enumerate().take(SHOWN).map(row).collect::<Vec<_>>())
+    let rows = table::fitting(priced.lines.iter().enumerate().take(SHOWN).map(row), MAX_BYTES);
+    html! {
+        (table::table("Orders to place", &columns, &rows))
+        @if priced.lines.len() > rows.len() { p.quiet { "And " (priced.lines.len() - rows.len()) " more." } }
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +148,16 @@ mod tests {
         assert!(markup.contains("9.25") && markup.contains("You have no wallet in USD") && !markup.contains("<b>"), "{markup}");
         let rich = Wallet { id: 4, currency: "USD".to_owned(), balance: "9.75".to_owned() };
         assert!(priced.is_covered(&[wallet("29.25"), rich]) && !priced.is_covered(&[wallet("29.25")]));
+    }
+
+    #[test]
+    fn the_preview_of_the_longest_texts_is_small() {
+        let mut quotes = product(1, "EUR");
+        quotes.name = "\"".repeat(200);
+        let lines: Vec<Line> = (0..1_000).map(|_| Line { reference: Some("\"".repeat(100)), ..line(1, "10", 1) }).collect();
+        let products = [quotes];
+        let markup = render(&priced(&lines, &products).unwrap(), &[]).0;
+        assert!(markup.len() < 70_000 && markup.contains(" more."), "{}", markup.len());
     }
 
     #[test]

@@ -149,11 +149,8 @@ fn header(line: &str) -> Value {
 
 /// The headers of a webhook, one a line. Their values are never shown, so those that exist can only be replaced or removed.
 fn headers(fields: &Filled<'_>, names: &[String]) -> Markup {
-    let problems = fields.refusal.iter().flat_map(|refusal| refusal.messages.iter());
-    let problems: Vec<_> = problems.filter(|(field, _)| field.starts_with("headers[")).collect();
     html! {
         (fields.area("headers", "Headers of your own", "One a line, such as Authorization: Bearer abc. Their values are not shown again."))
-        @for (field, problems) in problems { p.problem { (field) @for problem in problems { " " (problem) ". " } } }
         @if !names.is_empty() {
             p.hint { "Now: " (names.join(", ")) ". Leave the field empty to keep them." }
             label.tick { input type="checkbox" name="remove_headers" value="on"; span { "Remove them" } }
@@ -163,21 +160,10 @@ fn headers(fields: &Filled<'_>, names: &[String]) -> Markup {
 
 /// The fields of a webhook: its name, its URL, and its events as tick boxes.
 fn inputs(fields: &Filled<'_>) -> Markup {
-    let problems = fields.refusal.and_then(|refusal| refusal.messages.get("events"));
-    let is_chosen = |event: &str| fields.form.all("events").any(|chosen| chosen == event);
     html! {
         (fields.input("name", "Name", "text", "For you to recognize it."))
         (fields.input("url", "URL", "url", "It begins with https:// and receives the events."))
-        fieldset .wrong[problems.is_some()] {
-            legend { "Events" }
-            @for (event, occasion) in EVENTS {
-                label.tick {
-                    input type="checkbox" name="events" value=(event) checked[is_chosen(event)];
-                    span { (occasion) " " code { (event) } }
-                }
-            }
-            @if let Some(problems) = problems { p.problem { @for problem in problems { "Events " (problem) ". " } } }
-        }
+        (fields.ticks("events", "Events", "", &EVENTS.map(|(event, occasion)| (event, occasion))))
         (examples())
     }
 }

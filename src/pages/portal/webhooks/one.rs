@@ -11,12 +11,14 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::plot::{Series, bars};
+use crate::pages::parts::plot::{Label, Series, bars};
 use crate::pages::parts::values::{copyable, facts, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::api_keys::ApiKey;
 use crate::pages::portal::deliveries;
+use crate::pages::portal::health::deliveries_of;
 use crate::pages::portal::webhook::{Webhook, may, overlap};
+use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -171,6 +173,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
     let fields = Filled { form: form.unwrap_or(&stored), refusal };
     let body = html! {
         (layout::problem(refusal))
+        @if let Some(deactivation) = &webhook.deactivation { (deactivated(webhook, deactivation)) }
         (facts(&[
             ("Status", webhook.state()),
             ("URL", copyable(&webhook.url)),
@@ -199,15 +202,29 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
         } @else { p.quiet { "To change webhooks, you need the role operator or owner." } }
         (question(webhook))
         h2 { "Attempts" }
-        (attempts(&statistics.days))
+        (attempts(webhook.id, &statistics.days))
         h2 { "Latest deliveries" }
         @if deliveries.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. Send a test.", None)) }
         @else {
             (deliveries::rows("Latest deliveries", &deliveries.items, std::slice::from_ref(webhook)))
-            p { a href={ "/portal/webhooks/deliveries?webhook_url_id=" (webhook.id) } { "All deliveries of this webhook" } }
+            p { a href=(deliveries_of(webhook.id)) { "All deliveries of this webhook" } }
         }
     };
     layout::page(visit, &webhook.name, &body)
+}
+
+/// Says why the service switched the webhook off, and what to do.
+fn deactivated(webhook: &Webhook, deactivation: &Deactivation) -> Markup {
+    html! {
+        div.notice.wait {
+            p { (deactivation.told()) " It receives no events until somebody switches it on." }
+            ol {
+                li { "Look at the latest deliveries for what your endpoint answered, and repair it." }
+                li { "Switch the webhook on, and send a test." }
+                li { a href={ "/portal/webhooks/" (webhook.id) "/replays" } { "Deliver again what failed or was missed" } "." }
+            }
+        }
+    }
 }
 
 /// Returns the fields of a webhook as a form has them.
@@ -276,12 +293,11 @@ fn question(webhook: &Webhook) -> Markup {
     }
 }
 
-fn attempts(days: &[Day]) -> Markup {
+fn attempts(webhook: i64, days: &[Day]) -> Markup {
     if days.iter().all(|day| day.delivered == 0 && day.failed == 0) {
         return html! { p.quiet { "No attempts in the last 30 days." } };
     }
-    // The year is the same for nearly all of them.
-    let labels: Vec<String> = days.iter().map(|day| day.day.get(5..).unwrap_or(&day.day).to_owned()).collect();
+    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(deliveries_of(webhook)))).collect();
     let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
     bars("Attempts by day", "attempts", &labels, &[series("Delivered", |day| day.delivered), series("Failed", |day| day.failed)])
 }
@@ -304,6 +320,15 @@ mod tests {
     }
 
     #[test]
+    fn a_deactivation_says_since_when_and_what_to_do() {
+        let deactivation =
+            json!({"reason": "failing", "failing_since": "2026-01-26T11:58:00Z", "deactivated_at": "2026-01-31T12:00:00Z"});
+        let markup = deactivated(&webhook(false, None), &serde_json::from_value(deactivation).unwrap()).0;
+        assert!(markup.contains("2026-01-26 11:58 UTC") && markup.contains("2026-01-31 12:00 UTC"), "{markup}");
+        assert!(markup.contains("/portal/webhooks/6/replays"), "{markup}");
+    }
+
+    #[test]
     fn actions_follow_the_state() {
         let (on, off) = (actions(&webhook(true, None)).0, actions(&webhook(false, Some(5))).0);
         assert!(on.contains("Send a test") && on.contains("Replace the token") && !on.contains("Switch on"), "{on}");
@@ -313,7 +338,8 @@ mod tests {
     #[test]
     fn days_without_attempts_are_not_drawn() {
         let day = |delivered| Day { day: "2026-01-31".to_owned(), delivered, failed: 0 };
-        assert!(!attempts(&[day(0)]).0.contains("<svg"));
-        assert!(attempts(&[day(0), day(2)]).0.contains("01-31"));
+        assert!(!attempts(3, &[day(0)]).0.contains("<svg"));
+        let plot = attempts(3, &[day(0), day(2)]).0;
+        assert!(plot.contains("01-31") && plot.contains("/portal/webhooks/deliveries?webhook_url_id=3"), "{plot}");
     }
 }

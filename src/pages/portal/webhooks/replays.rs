@@ -13,6 +13,7 @@ use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
+use crate::pages::portal::health::counted;
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -127,8 +128,8 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
             @if let Some(counted) = counted { (confirmation(&path, form, counted)) }
         }
         h2 { "Replays" }
-        @if replays.items.is_empty() { (table::empty("There was no replay of this webhook yet.", None)) }
-        @else { (rows(&replays.items)) (table::pager(replays, &path, &visit.query)) }
+        @if replays.items.is_empty() { (table::empty("There was no replay of this webhook yet. A replay sends again what failed or was missed.", None)) }
+        @else { (rows(webhook.id, &replays.items)) (table::pager(replays, &path, &visit.query)) }
         p.actions { a href={ "/portal/webhooks/" (webhook.id) } { "Back to " (webhook.name) } }
     };
     layout::page(visit, "Deliver again", &body)
@@ -155,7 +156,8 @@ fn confirmation(path: &str, form: &Form, counted: &Counted) -> Markup {
     }
 }
 
-fn rows(replays: &[Replay]) -> Markup {
+/// Renders replays. Their numbers lead to the webhook's deliveries.
+fn rows(webhook: i64, replays: &[Replay]) -> Markup {
     let columns = [
         ("Replay", false),
         ("Requested", false),
@@ -171,10 +173,10 @@ fn rows(replays: &[Replay]) -> Markup {
             html! { "Replay " (replay.id) },
             time(replay.created_at),
             time(replay.updated_at),
-            html! { (replay.deliveries) },
-            html! { (replay.delivered_count) },
-            html! { (replay.pending_count) },
-            html! { (replay.failed_count) },
+            counted(webhook, replay.deliveries, ""),
+            counted(webhook, replay.delivered_count, "delivered"),
+            counted(webhook, replay.pending_count, "pending"),
+            counted(webhook, replay.failed_count, "failed"),
             badge(&replay.status),
         ]
     };

@@ -32,6 +32,7 @@ from .country_list_data import CountryListData
 from .currency import Currency
 from .currency_list import CurrencyList
 from .currency_list_data import CurrencyListData
+from .deactivation_reason import DeactivationReason
 from .deleted_beneficiary import DeletedBeneficiary
 from .deleted_beneficiary_reply import DeletedBeneficiaryReply
 from .deleted_webhook import DeletedWebhook
@@ -162,6 +163,7 @@ from .wallet_list import WalletList
 from .wallet_list_data import WalletListData
 from .webhook import Webhook
 from .webhook_day import WebhookDay
+from .webhook_deactivation import WebhookDeactivation
 from .webhook_envelope import WebhookEnvelope
 from .webhook_envelope_event_type import WebhookEnvelopeEventType
 from .webhook_event_type import WebhookEventType
@@ -220,6 +222,7 @@ __all__ = (
     "Currency",
     "CurrencyList",
     "CurrencyListData",
+    "DeactivationReason",
     "DeletedBeneficiary",
     "DeletedBeneficiaryReply",
     "DeletedWebhook",
@@ -350,6 +353,7 @@ __all__ = (
     "WalletListData",
     "Webhook",
     "WebhookDay",
+    "WebhookDeactivation",
     "WebhookEnvelope",
     "WebhookEnvelopeEventType",
     "WebhookEventType",

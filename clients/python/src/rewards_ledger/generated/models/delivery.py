@@ -43,6 +43,9 @@ class Delivery:
             returned none.
         response_time_ms (Union[None, int]): Duration of the latest attempt, in milliseconds; null if no attempt has
             ended or its outcome is unknown.
+        sequence (int): Order of the event: it grows with every event of the same order, payout or wallet, and is not
+            consecutive. The header
+            `X-Event-Sequence` has the same value.
         status (DeliveryStatus): Status of a delivery.
 
             - `pending`: an attempt is due or in flight.
@@ -62,6 +65,7 @@ class Delivery:
     payload: Any
     response_status: Union[None, int]
     response_time_ms: Union[None, int]
+    sequence: int
     status: DeliveryStatus
     webhook_url_id: int
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
@@ -95,6 +99,8 @@ class Delivery:
         response_time_ms: Union[None, int]
         response_time_ms = self.response_time_ms
 
+        sequence = self.sequence
+
         status = self.status.value
 
         webhook_url_id = self.webhook_url_id
@@ -114,6 +120,7 @@ class Delivery:
                 "payload": payload,
                 "response_status": response_status,
                 "response_time_ms": response_time_ms,
+                "sequence": sequence,
                 "status": status,
                 "webhook_url_id": webhook_url_id,
             }
@@ -169,6 +176,8 @@ class Delivery:
 
         response_time_ms = _parse_response_time_ms(d.pop("response_time_ms"))
 
+        sequence = d.pop("sequence")
+
         status = DeliveryStatus(d.pop("status"))
 
         webhook_url_id = d.pop("webhook_url_id")
@@ -185,6 +194,7 @@ class Delivery:
             payload=payload,
             response_status=response_status,
             response_time_ms=response_time_ms,
+            sequence=sequence,
             status=status,
             webhook_url_id=webhook_url_id,
         )

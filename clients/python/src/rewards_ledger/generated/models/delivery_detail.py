@@ -52,6 +52,9 @@ class DeliveryDetail:
             returned none.
         response_time_ms (Union[None, int]): Duration of the latest attempt, in milliseconds; null if no attempt has
             ended or its outcome is unknown.
+        sequence (int): Order of the event: it grows with every event of the same order, payout or wallet, and is not
+            consecutive. The header
+            `X-Event-Sequence` has the same value.
         status (DeliveryStatus): Status of a delivery.
 
             - `pending`: an attempt is due or in flight.
@@ -74,6 +77,7 @@ class DeliveryDetail:
     response_body: Union[None, str]
     response_status: Union[None, int]
     response_time_ms: Union[None, int]
+    sequence: int
     status: DeliveryStatus
     webhook_url_id: int
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
@@ -121,6 +125,8 @@ class DeliveryDetail:
         response_time_ms: Union[None, int]
         response_time_ms = self.response_time_ms
 
+        sequence = self.sequence
+
         status = self.status.value
 
         webhook_url_id = self.webhook_url_id
@@ -143,6 +149,7 @@ class DeliveryDetail:
                 "response_body": response_body,
                 "response_status": response_status,
                 "response_time_ms": response_time_ms,
+                "sequence": sequence,
                 "status": status,
                 "webhook_url_id": webhook_url_id,
             }
@@ -229,6 +236,8 @@ class DeliveryDetail:
 
         response_time_ms = _parse_response_time_ms(d.pop("response_time_ms"))
 
+        sequence = d.pop("sequence")
+
         status = DeliveryStatus(d.pop("status"))
 
         webhook_url_id = d.pop("webhook_url_id")
@@ -248,6 +257,7 @@ class DeliveryDetail:
             response_body=response_body,
             response_status=response_status,
             response_time_ms=response_time_ms,
+            sequence=sequence,
             status=status,
             webhook_url_id=webhook_url_id,
         )

@@ -1,12 +1,16 @@
 import datetime
 from collections.abc import Mapping
-from typing import Any, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 from attrs import define as _attrs_define
 from attrs import field as _attrs_field
 from dateutil.parser import isoparse
 
 from ..models.webhook_event_type import WebhookEventType
+
+if TYPE_CHECKING:
+    from ..models.webhook_deactivation import WebhookDeactivation
+
 
 T = TypeVar("T", bound="Webhook")
 
@@ -19,6 +23,9 @@ class Webhook:
         created_at (datetime.datetime): Time at which the webhook was registered.
         credential_id (Union[None, int]): Linked API credential, whose signing secret is the token. Null if the webhook
             has a separate token.
+        deactivation (Union['WebhookDeactivation', None]): Deactivation by the service. Null if the webhook is active,
+            or if a request switched it off. To activate the webhook again,
+            change `is_active` to true.
         events (list[WebhookEventType]): Event types that the webhook is subscribed to.
         header_names (list[str]): Names of the headers of your own that each delivery carries, in lower case. Their
             values are never shown.
@@ -31,6 +38,7 @@ class Webhook:
 
     created_at: datetime.datetime
     credential_id: Union[None, int]
+    deactivation: Union["WebhookDeactivation", None]
     events: list[WebhookEventType]
     header_names: list[str]
     id: int
@@ -41,10 +49,18 @@ class Webhook:
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.webhook_deactivation import WebhookDeactivation
+
         created_at = self.created_at.isoformat()
 
         credential_id: Union[None, int]
         credential_id = self.credential_id
+
+        deactivation: Union[None, dict[str, Any]]
+        if isinstance(self.deactivation, WebhookDeactivation):
+            deactivation = self.deactivation.to_dict()
+        else:
+            deactivation = self.deactivation
 
         events = []
         for events_item_data in self.events:
@@ -69,6 +85,7 @@ class Webhook:
             {
                 "created_at": created_at,
                 "credential_id": credential_id,
+                "deactivation": deactivation,
                 "events": events,
                 "header_names": header_names,
                 "id": id,
@@ -83,6 +100,8 @@ class Webhook:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.webhook_deactivation import WebhookDeactivation
+
         d = dict(src_dict)
         created_at = isoparse(d.pop("created_at"))
 
@@ -92,6 +111,21 @@ class Webhook:
             return cast(Union[None, int], data)
 
         credential_id = _parse_credential_id(d.pop("credential_id"))
+
+        def _parse_deactivation(data: object) -> Union["WebhookDeactivation", None]:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                deactivation_type_0 = WebhookDeactivation.from_dict(data)
+
+                return deactivation_type_0
+            except:  # noqa: E722
+                pass
+            return cast(Union["WebhookDeactivation", None], data)
+
+        deactivation = _parse_deactivation(d.pop("deactivation"))
 
         events = []
         _events = d.pop("events")
@@ -115,6 +149,7 @@ class Webhook:
         webhook = cls(
             created_at=created_at,
             credential_id=credential_id,
+            deactivation=deactivation,
             events=events,
             header_names=header_names,
             id=id,
