@@ -6,6 +6,7 @@
 
 pub mod cards;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::commands::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
-use crate::ledger::{CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, stock};
+use crate::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, stock};
 use crate::secrets::seal::Secret;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
@@ -99,9 +100,17 @@ pub async fn open(is_wanted: bool, ledger: &Ledger, pool: &PgPool) -> Result<Opt
     if is_a_sandbox(&first) == Some(true) { Err(SandboxError::IsASandbox) } else { Ok(None) }
 }
 
-/// Uses a transaction, so that the database does not end it as idle while it holds the lock and the writer works.
-async fn keep_awake(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query("SELECT 1").execute(tx).await.map(drop)
+/// Executes a command. Meanwhile, it uses the transaction that holds the lock, so that the database does not end it as idle.
+async fn execute(ledger: &Ledger, tx: &mut PgConnection, command: impl Into<Command>) -> Result<CommandResult, SandboxError> {
+    let mut executed = pin!(ledger.execute(FIRST_SHARD, command, origin()));
+    loop {
+        tokio::select! {
+            outcome = &mut executed => return Ok(outcome?),
+            () = tokio::time::sleep(IDLE) => {
+                sqlx::query("SELECT 1").execute(&mut *tx).await?;
+            }
+        }
+    }
 }
 
 impl Sandbox {
@@ -121,11 +130,10 @@ impl Sandbox {
         };
         let mut ids: Vec<ProductId> = first.iter().filter(is_seed).map(|event| ProductId(event.stream_id)).collect();
         for card in &CARDS[ids.len().min(CARDS.len())..] {
-            match ledger.execute(FIRST_SHARD, commands::AddProduct { details: card.details()? }, origin()).await? {
+            match execute(ledger, &mut tx, commands::AddProduct { details: card.details()? }).await? {
                 CommandResult::Product(product) => ids.push(product.id),
                 _ => return Err(SandboxError::Unexpected),
             }
-            keep_awake(&mut tx).await?;
         }
         tx.commit().await?;
         let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), delays };
@@ -172,8 +180,7 @@ impl Sandbox {
             while wanted > 0 {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
                 let command = commands::LoadVouchers { product_id: *product, denomination, vouchers };
-                self.ledger.execute(FIRST_SHARD, command, origin()).await?;
-                keep_awake(&mut tx).await?;
+                execute(&self.ledger, &mut tx, command).await?;
                 added += wanted.min(CHUNK);
                 wanted -= CHUNK;
             }

@@ -68,8 +68,9 @@ pub fn run(count: usize) {
         runtime.block_on(survive(schedule(count, &mut Random(seed))));
     });
     if let Err(panic) = apart.join() {
-        println!("failed with LEDGER_FAULT_SEED={seed}");
-        std::panic::resume_unwind(panic);
+        // At the end of the output, because the cluster writes much.
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        panic!("with LEDGER_FAULT_SEED={seed}: {}", text.unwrap_or("a panic without a text"));
     }
 }
 

@@ -32,12 +32,13 @@ struct Stage {
 
 const PACE: Delays = Delays { rest_after: TimeDelta::seconds(60), late_after: TimeDelta::seconds(600) };
 
-/// Runs an action of the sandbox. Repeats it if nothing happened, because the machine paused for longer than a command waits.
+/// Runs an action of the sandbox. Repeats it if the machine paused for longer than a command waits, or than the database keeps
+/// an idle transaction.
 async fn done<T>(action: impl AsyncFn() -> Result<T, SandboxError>) -> T {
     let taken = tokio::time::timeout(DEADLINE, async {
         loop {
             match action().await {
-                Err(SandboxError::Write(WriteError::Unavailable)) => {}
+                Err(SandboxError::Write(WriteError::Unavailable) | SandboxError::Database(sqlx::Error::Io(_))) => {}
                 outcome => return outcome,
             }
         }
