@@ -104,6 +104,10 @@ const QUERIES: &[(&str, &str)] = &[
     ("/console/replays", "webhook_id={webhooks}"),
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/log/proof", "order_id=500000"),
+    ("/console/attempts", "outcome=failed"),
+    ("/console/attempts", "outcome=unknown"),
+    ("/console/attempts", "from={middle}T00:00&to={middle}T23:59"),
+    ("/console/attempts", "from={middle}T00:00&to={middle}T23:59&outcome=failed"),
     ("/console/audit", "type=VouchersRevealed"),
     ("/console/audit", "subject=order/500000"),
     ("/console/audit", "from={middle}&to={middle}"),
@@ -120,7 +124,7 @@ const ONLY_WITH_QUERY: &[&str] = &["/portal/webhooks/{id}/explanation", "/consol
 
 const NOTE: &str = "\
     The ledger is that of the long lists: one account with a million orders over a hundred products in eighty days, and 1,900,000 \
-    deliveries to two webhooks. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
+    deliveries to two webhooks, each with one attempt. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
     page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes with its style sheet, script and pictures.";
 
 /// Number of accounts without orders.

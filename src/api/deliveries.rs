@@ -131,7 +131,7 @@ pub struct DeliveryDetail {
 
 /// One attempt to send a delivery.
 #[derive(Object, Serialize)]
-struct Attempt {
+pub struct Attempt {
     /// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
     attempt: i16,
     /// Value of the header `X-Request-ID` that the attempt was sent with.

@@ -151,6 +151,7 @@ fn operator_api() -> impl OpenApi {
         (
             operator::Accounts,
             operator::Lookups,
+            operator::Attempts,
             operator::Search,
             operator::Users,
             operator::Credentials,

@@ -4,6 +4,7 @@ mod access;
 mod access_log;
 mod approvals;
 mod at_rest;
+mod attempts;
 mod audit;
 mod audited;
 mod away;

@@ -251,6 +251,7 @@ pub fn table() -> Vec<Row> {
         of_operators("POST /admin/v1/operator-tokens", ADMIN),
         of_operators("DELETE /admin/v1/operator-tokens/{id}", ADMIN),
         of_operators("GET /admin/v1/audit", ANY),
+        of_operators("GET /admin/v1/attempts", ANY),
         shared(read("POST /admin/auth/login", Anyone)),
         of_operators("GET /admin/auth/session", Who::Console),
         of_operators(CONSOLE_LOGOUT, Who::Console),

@@ -3,13 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables whose rows are themselves what is counted, or measure a machine and no event.
-const WITHOUT_EVENTS: [&str; 5] = [
-    "Attempts",
-    "Connections by task",
-    "Delivery attempts of all nodes by day",
-    "Loops of this node",
-    "Response time of all nodes by day, in milliseconds",
-];
+const WITHOUT_EVENTS: [&str; 3] = ["Attempts", "Connections by task", "Loops of this node"];
 
 /// Returns the captions of the tables that have a row with figures and without a link.
 fn unlinked(page: &str) -> BTreeSet<String> {

@@ -97,6 +97,34 @@ async fn the_pages_of_states_show_their_plots_and_what_is_wrong() {
     }
 }
 
+/// Returns the text between two others.
+fn between<'a>(text: &'a str, opening: &str, closing: &str) -> &'a str {
+    text.split_once(opening).and_then(|(_, rest)| rest.split_once(closing)).map(|(found, _)| found).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_attempts_of_a_day_lead_to_these_attempts() {
+    let furnished = Furnished::start().await;
+    let page = async |path: &str| {
+        let url = format!("{}{}", furnished.node.url(), path.replace("&amp;", "&"));
+        let request = reqwest::Client::new().get(url).header("Cookie", &furnished.admin().cookie);
+        request.send().await.unwrap().text().await.unwrap()
+    };
+    let operations = page("/console/operations").await;
+    let row = between(between(&operations, "Delivery attempts of all nodes by day</figcaption>", "</figure>"), "<tbody>", "</tr>");
+    let figures: Vec<usize> = row
+        .split("<td class=\"number\">")
+        .skip(1)
+        .map(|cell| cell.split('<').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(figures.iter().sum::<usize>() > 0, "{row}");
+    let target = between(row, "<a href=\"", "\"");
+    for (figure, outcome) in figures.iter().zip(["delivered", "failed"]) {
+        let attempts = page(&format!("{target}&outcome={outcome}")).await;
+        assert_eq!(attempts.matches("href=\"/console/deliveries/").count(), *figure, "{outcome}: {attempts}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_that_hangs_is_named_as_such() {
     let node = Node::start().await;

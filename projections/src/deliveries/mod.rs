@@ -5,6 +5,7 @@
 //! audience of a delivery is therefore the one that the log had at the position of the event. The worker keeps its
 //! own record of what it does with a delivery (`delivery_state`, `delivery_attempts`).
 
+mod attempts;
 mod deep;
 mod envelopes;
 mod history;
@@ -29,6 +30,7 @@ use uuid::Uuid;
 
 use crate::ProjectionError;
 use crate::state::{self, Read};
+pub use attempts::{AnyAttempt, AttemptFilter, AttemptKey, AttemptOutcome, Attempts, list_attempts};
 use envelopes::EnvelopeRow;
 pub use envelopes::{Past, payload};
 pub use history::{DeliveryHistory, of_order};

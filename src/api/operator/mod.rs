@@ -2,6 +2,7 @@
 
 mod accounts;
 mod approvals;
+mod attempts;
 mod audit;
 mod audit_runs;
 mod bank_statements;
@@ -32,6 +33,7 @@ mod wallets;
 
 pub use accounts::Accounts;
 pub use approvals::Approvals;
+pub use attempts::Attempts;
 pub use audit::Audit;
 pub use audit_runs::AuditRuns;
 pub use bank_statements::BankStatements;

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 46] = migrations![
+const FILES: [(&str, &str); 48] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -61,6 +61,8 @@ const FILES: [(&str, &str); 46] = migrations![
     "0051_further_events_by_account"
     "0052_transactions_except_orders"
     "0053_deactivated_webhooks"
+    "0054_claimed_attempts"
+    "0055_attempts_by_time"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -2,6 +2,7 @@
 
 mod account;
 mod accounts;
+mod attempts;
 mod audit;
 mod audit_runs;
 mod catalogue;
@@ -34,7 +35,7 @@ pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
     let site = reconciliation::add(money::add(catalogue::add(site)));
     let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
-    let site = audit_runs::add(log::add(erasures::add(replays::add(operations::add(site)))));
+    let site = audit_runs::add(log::add(erasures::add(replays::add(attempts::add(operations::add(site))))));
     let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
     live::add(site, stop)
 }

@@ -1,6 +1,6 @@
 //! The filters of a list, and the days of its period, as parameters of the API.
 
-use chrono::{DateTime, Days, NaiveDate, NaiveTime, SecondsFormat, Utc};
+use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
 
 use super::super::call::Refusal;
 use super::super::form::Form;
@@ -15,6 +15,21 @@ pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
         filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
     }
     Ok(filters.finish())
+}
+
+/// Returns the start and the end of the minutes `from` to `to` of a query. Both are included.
+///
+/// # Errors
+/// A refusal that names the minute which is none.
+pub fn minutes(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+    let at = |name: &str, further: TimeDelta| {
+        let Some(text) = query.text(name) else { return Ok(None) };
+        let minute = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").ok();
+        let minute = minute.and_then(|minute| minute.checked_add_signed(further));
+        let minute = minute.ok_or_else(|| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
+        Ok(Some(minute.and_utc()))
+    };
+    Ok([at("from", TimeDelta::zero())?, at("to", TimeDelta::minutes(1))?])
 }
 
 /// Returns the start and the end of the days `from` to `to` of a query.
@@ -49,6 +64,8 @@ mod tests {
             "status=DELAYED&created_from=2026-01-31T00%3A00%3A00Z&created_to=2026-02-01T00%3A00%3A00Z"
         );
         assert_eq!(query("").unwrap(), "");
+        let refusal = minutes(&Form::parse(b"to=2026-01-31")).unwrap_err();
+        assert_eq!(refusal.messages["to"], ["must be a minute such as 2026-01-31T12:00"]);
         let refusal = query("to=soon").unwrap_err();
         assert_eq!(refusal.messages["to"], ["must be a date such as 2026-01-31"]);
     }

@@ -79,11 +79,17 @@ pub fn pager<T>(list: &List<T>, path: &str, query: &Form) -> Markup {
 pub fn pager_by_id<T>(list: &List<T>, path: &str, query: &Form, id: impl Fn(&T) -> i64) -> Markup {
     // A full page may be followed by another one.
     let last = list.items.last().filter(|_| list.items.len() == PAGE_SIZE).map(|item| id(item).to_string());
+    let total = html! { (list.total) @if list.total == 1 { " entry" } @else { " entries" } };
+    parts(path, query, &total, last.as_deref())
+}
+
+/// Links to the older part of a list, which begins before a key, and back to the newest part. `note` stands beside them.
+pub fn parts(path: &str, query: &Form, note: &Markup, next_before: Option<&str>) -> Markup {
     html! {
         nav.pager aria-label="Pages of the list" {
-            span.quiet { (list.total) @if list.total == 1 { " entry" } @else { " entries" } }
+            span.quiet { (note) }
             @if query.text("before").is_some() { a.button href=(page_link(path, query, None)) rel="first" { "Newest" } }
-            @if let Some(last) = last { a.button href=(page_link(path, query, Some(("before", &last)))) rel="next" { "Older" } }
+            @if let Some(before) = next_before { a.button href=(page_link(path, query, Some(("before", before)))) rel="next" { "Older" } }
         }
     }
 }

@@ -186,6 +186,7 @@ async fn show(visit: Visit) -> PageResult {
         p.actions {
             // Only browsers without scripts need it.
             a.button.plain href="/console/operations" data-reload { "Reload" }
+            a href="/console/attempts" { "Delivery attempts" }
             a href="/console/replays" { "Replays" }
             a href="/console/erasures" { "Erasures" }
             a href="/console/log" { "Transparency log" }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::{Day, Minute};
+use crate::pages::console::attempts;
 use crate::pages::parts::plot::{Label, Series, bars, bars_by};
 
 /// Renders the last hour of all nodes.
@@ -15,11 +16,13 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
         let day = minute.minute.format("%Y-%m-%d");
         Some(format!("/console/audit?from={day}&to={day}"))
     });
-    // No page lists the attempts of all accounts.
-    let unlinked = labels(|_| None);
+    let attempted = labels(|minute| {
+        let at = minute.minute.format("%Y-%m-%dT%H:%M").to_string();
+        Some(attempts::ended(&at, &at))
+    });
     let series =
         |name, value: fn(&Minute) -> i64| Series { name, values: minutes.iter().map(|minute| value(minute) as f64).collect() };
-    let attempts = [series("Delivered", |minute| minute.delivered_attempts), series("Failed", |minute| minute.failed_attempts)];
+    let outcomes = [series("Delivered", |minute| minute.delivered_attempts), series("Failed", |minute| minute.failed_attempts)];
     let latency = [
         series("Average", |minute| minute.average_ms.unwrap_or_default()),
         series("Longest", |minute| minute.longest_ms.unwrap_or_default()),
@@ -35,8 +38,8 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
         div.grid {
             (bars_by("Requests and events by minute", "Minute", "in a minute", &audited, &requests))
             @if has_attempts {
-                (bars_by("Delivery attempts by minute", "Minute", "attempts", &unlinked, &attempts))
-                (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &unlinked, &latency))
+                (bars_by("Delivery attempts by minute", "Minute", "attempts", &attempted, &outcomes))
+                (bars_by("Response time by minute, in milliseconds", "Minute", "ms", &attempted, &latency))
             } @else { p.quiet { "No node has attempted a delivery in the last hour." } }
         }
     }
@@ -44,15 +47,16 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
 
 /// Renders the attempts of all nodes by day.
 pub fn days(days: &[Day]) -> Markup {
-    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, None)).collect();
+    let attempted = |day: &str| attempts::ended(&format!("{day}T00:00"), &format!("{day}T23:59"));
+    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(attempted(&day.day)))).collect();
     let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
-    let attempts = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
+    let outcomes = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
     let latency = [series("Average", |day| day.average_ms.unwrap_or_default()), series("Longest", |day| day.longest_ms)];
     html! {
         @if days.is_empty() { p.quiet { "No node has attempted a delivery in the last 14 days." } }
         @else {
             div.grid {
-                (bars("Delivery attempts of all nodes by day", "attempts", &labels, &attempts))
+                (bars("Delivery attempts of all nodes by day", "attempts", &labels, &outcomes))
                 (bars("Response time of all nodes by day, in milliseconds", "ms", &labels, &latency))
             }
         }
@@ -83,10 +87,11 @@ mod tests {
         let (none, some) = (minutes(&[minute(0)]).0, minutes(&[minute(3)]).0);
         assert!(none.contains("No node has attempted a delivery") && !none.contains("Response time"), "{none}");
         assert!(some.contains("Response time") && some.contains("00:00"), "{some}");
+        assert!(some.contains("/console/attempts?from=1970-01-01T00%3A00&amp;to=1970-01-01T00%3A00"), "{some}");
         assert!(days(&[]).0.contains("No node"));
         let day = Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1, average_ms: Some(17), longest_ms: 31 };
         let plots = days(&[day]).0;
-        for text in ["01-31", ">17<", ">31<"] {
+        for text in ["01-31", ">17<", ">31<", "/console/attempts?from=2026-01-31T00%3A00&amp;to=2026-01-31T23%3A59"] {
             assert!(plots.contains(text), "{plots}");
         }
     }

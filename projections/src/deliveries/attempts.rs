@@ -1,0 +1,268 @@
+//! Attempts of all accounts by time, newest first.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use ledger_database::{FromRow, PgPool};
+use ledger_events::webhook::WebhookEventType;
+use ledger_events::{AccountId, OrderId, Position, ShardId, WebhookId};
+use sqlx::postgres::PgRow;
+use sqlx::{Postgres, QueryBuilder, Row};
+use uuid::Uuid;
+
+use super::model::Attempt;
+use crate::known;
+
+/// Number of attempts that one statement looks at.
+const WINDOW: i64 = 20_000;
+/// Time after which a page begins no further window.
+const MAX_SCAN: Duration = Duration::from_millis(20);
+/// Longest time from a claim to the end of its attempt: the lease of a worker, which is 45 s, and a margin.
+const LONGEST: TimeDelta = TimeDelta::seconds(60);
+
+/// Outcome of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The endpoint answered with a 2xx status.
+    Delivered,
+    Failed,
+    /// The attempt was sent, and its outcome may still arrive.
+    InFlight,
+    /// The node that made the attempt has not recorded its outcome.
+    Unknown,
+}
+
+impl AttemptOutcome {
+    pub const ALL: [AttemptOutcome; 4] = [Self::Delivered, Self::Failed, Self::InFlight, Self::Unknown];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::InFlight => "in_flight",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<AttemptOutcome> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+}
+
+/// Attempt before which a page begins. As text, the milliseconds of its claim and its request id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptKey {
+    claimed_at: DateTime<Utc>,
+    request_id: Uuid,
+}
+
+impl fmt::Display for AttemptKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.claimed_at.timestamp_millis(), self.request_id.simple())
+    }
+}
+
+/// Text that is no key of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the key of an attempt")]
+pub struct NoAttemptKey;
+
+impl FromStr for AttemptKey {
+    type Err = NoAttemptKey;
+
+    fn from_str(text: &str) -> Result<AttemptKey, NoAttemptKey> {
+        let (millis, request_id) = text.split_once('-').ok_or(NoAttemptKey)?;
+        let claimed_at = millis.parse().ok().and_then(DateTime::from_timestamp_millis).ok_or(NoAttemptKey)?;
+        Ok(AttemptKey { claimed_at, request_id: Uuid::try_parse(request_id).map_err(|_| NoAttemptKey)? })
+    }
+}
+
+/// Selection of attempts. The time of an attempt is its end, or its claim if it has no recorded end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttemptFilter {
+    pub outcome: Option<AttemptOutcome>,
+    /// Beginning of the period.
+    pub since: Option<DateTime<Utc>>,
+    /// End of the period, exclusive.
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// An attempt with the delivery that it belongs to.
+#[derive(Clone, Debug)]
+pub struct AnyAttempt {
+    pub shard_id: ShardId,
+    pub account_id: AccountId,
+    pub webhook_id: WebhookId,
+    pub delivery_id: i64,
+    pub order_id: OrderId,
+    pub event_type: WebhookEventType,
+    pub event_id: Uuid,
+    /// Position of the event in the log of the shard.
+    pub position: Position,
+    pub outcome: AttemptOutcome,
+    pub attempt: Attempt,
+    key: AttemptKey,
+}
+
+impl FromRow<'_, PgRow> for AttemptKey {
+    fn from_row(row: &PgRow) -> Result<AttemptKey, sqlx::Error> {
+        Ok(AttemptKey { claimed_at: row.try_get("claimed_at")?, request_id: row.try_get("request_id")? })
+    }
+}
+
+impl FromRow<'_, PgRow> for AnyAttempt {
+    fn from_row(row: &PgRow) -> Result<AnyAttempt, sqlx::Error> {
+        let (event_type, outcome): (&str, &str) = (row.try_get("event_type")?, row.try_get("outcome")?);
+        Ok(AnyAttempt {
+            shard_id: row.try_get("shard_id")?,
+            account_id: row.try_get("account_id")?,
+            webhook_id: row.try_get("webhook_id")?,
+            delivery_id: row.try_get("delivery_id")?,
+            order_id: row.try_get("order_id")?,
+            event_type: known(WebhookEventType::parse(event_type), event_type)?,
+            event_id: row.try_get("event_id")?,
+            position: row.try_get("position")?,
+            outcome: known(AttemptOutcome::parse(outcome), outcome)?,
+            attempt: Attempt::from_row(row)?,
+            key: AttemptKey::from_row(row)?,
+        })
+    }
+}
+
+/// A page of attempts, newest first.
+#[derive(Debug)]
+pub struct Attempts {
+    pub attempts: Vec<AnyAttempt>,
+    /// Attempt before which the next page begins; `None` at the end.
+    pub next_before: Option<AttemptKey>,
+}
+
+/// Lists at most `limit` attempts of all accounts, the latest claim first. A page may hold fewer attempts, or none, although more
+/// follow: it ends after a bounded scan.
+///
+/// Attempts that a node of an older release has claimed before migration 0054 are left out.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn list_attempts(
+    pool: &PgPool,
+    filter: &AttemptFilter,
+    mut before: Option<AttemptKey>,
+    limit: usize,
+) -> Result<Attempts, sqlx::Error> {
+    let began = Instant::now();
+    let mut attempts: Vec<AnyAttempt> = vec![];
+    loop {
+        let wanted = limit - attempts.len();
+        let mut found = window(pool, filter, before, wanted).await?;
+        let is_full = found.len() > wanted;
+        found.truncate(wanted);
+        attempts.append(&mut found);
+        if is_full {
+            return Ok(Attempts { next_before: attempts.last().map(|last| last.key), attempts });
+        }
+        before = end_of_window(pool, filter, before).await?;
+        if before.is_none() || began.elapsed() > MAX_SCAN {
+            return Ok(Attempts { attempts, next_before: before });
+        }
+    }
+}
+
+/// Adds the condition of the attempts that a window looks at, and their order.
+fn push_window(query: &mut QueryBuilder<Postgres>, filter: &AttemptFilter, before: Option<AttemptKey>) {
+    query.push(" FROM delivery_attempts WHERE claimed_at IS NOT NULL");
+    if let Some(since) = filter.since {
+        query.push(" AND claimed_at >= ").push_bind(since.checked_sub_signed(LONGEST).unwrap_or(since));
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND claimed_at < ").push_bind(until);
+    }
+    if let Some(AttemptKey { claimed_at, request_id }) = before {
+        // The first condition is that of the index.
+        query.push(" AND claimed_at <= ").push_bind(claimed_at);
+        query.push(" AND (claimed_at, request_id) < (").push_bind(claimed_at).push(", ").push_bind(request_id).push(")");
+    }
+    query.push(" ORDER BY claimed_at DESC, request_id DESC");
+}
+
+/// Returns the attempts of a window that match, at most one more than wanted.
+async fn window(
+    pool: &PgPool,
+    filter: &AttemptFilter,
+    before: Option<AttemptKey>,
+    wanted: usize,
+) -> Result<Vec<AnyAttempt>, sqlx::Error> {
+    // Few attempts have no recorded end, so only for these another row is read.
+    let mut query = QueryBuilder::new(
+        "WITH chosen AS MATERIALIZED (
+            SELECT * FROM
+                (SELECT a.*, CASE
+                    WHEN finished_at IS NOT NULL AND response_status BETWEEN 200 AND 299 THEN 'delivered'
+                    WHEN finished_at IS NOT NULL THEN 'failed'
+                    WHEN EXISTS (SELECT FROM delivery_state s WHERE s.shard_id = a.shard_id AND s.delivery_id = a.delivery_id
+                            AND s.leased_until > clock_timestamp())
+                        AND NOT EXISTS (SELECT FROM delivery_attempts n WHERE n.shard_id = a.shard_id AND n.delivery_id = a.delivery_id
+                            AND (n.started_at, n.request_id) > (a.started_at, a.request_id)) THEN 'in_flight'
+                    ELSE 'unknown' END AS outcome
+                 FROM (SELECT shard_id, delivery_id, request_id, attempt, claimed_at, started_at, finished_at, response_status,
+                    response_time_ms, error",
+    );
+    push_window(&mut query, filter, before);
+    query.push(" LIMIT ").push_bind(WINDOW).push(") AS a) AS looked_at WHERE true");
+    for (at, condition) in [(filter.since, " >= "), (filter.until, " < ")] {
+        if let Some(at) = at {
+            query.push(" AND coalesce(finished_at, claimed_at)").push(condition).push_bind(at);
+        }
+    }
+    if let Some(outcome) = filter.outcome {
+        query.push(" AND outcome = ").push_bind(outcome.as_str());
+    }
+    query.push(" ORDER BY claimed_at DESC, request_id DESC LIMIT ").push_bind(i64::try_from(wanted).unwrap_or(i64::MAX).saturating_add(1));
+    query.push(
+        ")
+         SELECT chosen.shard_id, chosen.delivery_id, chosen.request_id, chosen.attempt, chosen.claimed_at, chosen.started_at,
+            chosen.finished_at, chosen.response_status, chosen.response_time_ms, chosen.error, chosen.outcome,
+            chosen.outcome = 'in_flight' AS is_in_flight, of.account_id, of.webhook_id, of.order_id, of.event_type, of.event_id, of.position
+         FROM chosen CROSS JOIN LATERAL
+            (SELECT d.account_id, d.webhook_id, d.order_id, d.event_type, d.event_id, e.position FROM deliveries d
+             JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id
+             WHERE d.shard_id = chosen.shard_id AND d.id = chosen.delivery_id OFFSET 0) AS of
+         ORDER BY chosen.claimed_at DESC, chosen.request_id DESC",
+    );
+    query.build_query_as().fetch_all(pool).await
+}
+
+/// Returns the last attempt of a window; `None` if the window has all attempts that are left.
+async fn end_of_window(
+    pool: &PgPool,
+    filter: &AttemptFilter,
+    before: Option<AttemptKey>,
+) -> Result<Option<AttemptKey>, sqlx::Error> {
+    let mut query = QueryBuilder::new("SELECT claimed_at, request_id");
+    push_window(&mut query, filter, before);
+    query.push(" OFFSET ").push_bind(WINDOW - 1).push(" LIMIT 1");
+    query.build_query_as().fetch_optional(pool).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_is_written() {
+        let claimed_at = DateTime::from_timestamp_millis(1_795_000_000_123).unwrap();
+        let key = AttemptKey { claimed_at, request_id: Uuid::from_u128(7) };
+        assert_eq!(key.to_string().parse(), Ok(key));
+        for wrong in ["", "-", "1", "x-00000000000000000000000000000007", "1-x", "99999999999999999999-00000000000000000000000000000007"] {
+            assert_eq!(wrong.parse::<AttemptKey>(), Err(NoAttemptKey), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_has_one_name() {
+        assert_eq!(AttemptOutcome::ALL.map(|outcome| AttemptOutcome::parse(outcome.as_str())), AttemptOutcome::ALL.map(Some));
+        assert_eq!(AttemptOutcome::parse("lost"), None);
+    }
+}
