@@ -18,7 +18,7 @@ use super::output::{Output, with_progress};
 use crate::api::{AnyOrder, AnyWallet, OrderHistory};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::connect;
-use crate::ledger::history::{self, AsOf};
+use crate::ledger::history::{self, AsOf, Point};
 use crate::ledger::texts::METADATA;
 use crate::ledger::timeline::{self, Timeline, TimelineDelivery, TimelineEntry, Who};
 use crate::node::{self, Database};
@@ -63,10 +63,11 @@ async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Outp
         Thing::Wallet => ("wallet", history::shard_of_wallet(pool, WalletId(args.id)).await),
     };
     let shard = shard.context("cannot read the ledger")?.with_context(|| format!("there is no {name} {}", args.id))?;
-    let at = match args.as_of {
-        Some(as_of) => Some(history::position(pool, shard, as_of).await?),
+    let point = match args.as_of {
+        Some(as_of) => Some(history::point(pool, shard, as_of).await?),
         None => None,
     };
+    let at = point.map(|point| point.position);
     let not_yet = || format!("there was no {name} {} as of {}", args.id, args.as_of.map(|a| a.to_string()).unwrap_or_default());
     match args.what {
         Thing::Wallet => {
@@ -79,7 +80,7 @@ async fn show(args: &ShowArgs, database: &Database, pool: &PgPool, output: &Outp
         }
         Thing::Order => {
             let keyring = keyring(args, database)?;
-            let timeline = find(pool, keyring.as_deref(), shard, args.id, at).await?.with_context(not_yet)?;
+            let timeline = find(pool, keyring.as_deref(), shard, args.id, point).await?.with_context(not_yet)?;
             match output.json {
                 true => {
                     let order = AnyOrder::of(timeline.order.clone(), at, &timeline.texts);
@@ -97,9 +98,9 @@ async fn find(
     keyring: Option<&Keyring>,
     shard: ShardId,
     id: i64,
-    at: Option<Position>,
+    point: Option<Point>,
 ) -> anyhow::Result<Option<Timeline>> {
-    Ok(with_progress("reading the log", timeline::of_order(pool, keyring, shard, OrderId(id), at)).await?)
+    Ok(with_progress("reading the log", timeline::of_order(pool, keyring, shard, OrderId(id), point)).await?)
 }
 
 /// Loads the master key, if there is one. Without it, texts that people wrote stay sealed; everything else is shown.
@@ -140,7 +141,7 @@ fn print(timeline: &Timeline, shard: ShardId, at: Option<Position>, output: &Out
     let facts = [
         ("client_reference", placed.client_reference.clone()),
         ("metadata", timeline.texts.get(&(METADATA, order.id.0)).map(|text| text.expose().to_owned())),
-        ("as of", at.map(|at| format!("position {at}; deliveries as they are now"))),
+        ("as of", at.map(|at| format!("position {at}"))),
     ];
     for (name, value) in facts {
         if let Some(value) = value {

@@ -104,36 +104,93 @@ pub async fn failing(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailingW
     .await
 }
 
-/// A webhook with deliveries that have failed for good in the last day.
+/// A webhook with due deliveries that are not in flight.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct DueWebhook {
+    pub webhook_id: WebhookId,
+    pub account_id: AccountId,
+    /// Number of these deliveries: at most [`MAX_OF_WEBHOOK`] first attempts and as many retries.
+    pub due: i64,
+}
+
+/// Returns the webhooks with due deliveries, the one with the most first. Takes two steps of an index per webhook with pending
+/// deliveries, and counts no further than [`MAX_OF_WEBHOOK`].
+///
+/// # Errors
+/// Any error of the database.
+pub async fn due(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<DueWebhook>, sqlx::Error> {
+    sqlx::query_as(
+        "WITH RECURSIVE first_attempt AS (
+            (SELECT shard_id, webhook_id FROM delivery_state WHERE status = 'pending' AND attempt_count = 0
+             ORDER BY shard_id, webhook_id LIMIT 1)
+            UNION ALL
+            SELECT next.shard_id, next.webhook_id FROM first_attempt AS before CROSS JOIN LATERAL
+            (SELECT s.shard_id, s.webhook_id FROM delivery_state s WHERE s.status = 'pending' AND s.attempt_count = 0
+               AND (s.shard_id, s.webhook_id) > (before.shard_id, before.webhook_id)
+             ORDER BY s.shard_id, s.webhook_id LIMIT 1) AS next),
+         retry AS (
+            (SELECT shard_id, webhook_id FROM delivery_state WHERE status = 'pending' AND attempt_count > 0
+             ORDER BY shard_id, webhook_id LIMIT 1)
+            UNION ALL
+            SELECT next.shard_id, next.webhook_id FROM retry AS before CROSS JOIN LATERAL
+            (SELECT s.shard_id, s.webhook_id FROM delivery_state s WHERE s.status = 'pending' AND s.attempt_count > 0
+               AND (s.shard_id, s.webhook_id) > (before.shard_id, before.webhook_id)
+             ORDER BY s.shard_id, s.webhook_id LIMIT 1) AS next)
+         SELECT webhook.webhook_id, a.account_id, waiting.due
+         FROM (SELECT shard_id, webhook_id FROM first_attempt UNION SELECT shard_id, webhook_id FROM retry) AS webhook
+         JOIN webhook_audience a ON a.shard_id = webhook.shard_id AND a.webhook_id = webhook.webhook_id
+         CROSS JOIN LATERAL
+            (SELECT (SELECT count(*) FROM (SELECT FROM delivery_state s
+                WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count = 0
+                  AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS counted)
+              + (SELECT count(*) FROM (SELECT FROM delivery_state s
+                WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count > 0
+                  AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS counted) AS due) AS waiting
+         WHERE waiting.due > 0 ORDER BY waiting.due DESC, webhook.webhook_id LIMIT $2",
+    )
+    .bind(MAX_OF_WEBHOOK)
+    .bind(limit)
+    .fetch_all(db)
+    .await
+}
+
+/// A webhook with deliveries that have failed for good.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct FailedWebhook {
     pub webhook_id: WebhookId,
     pub account_id: AccountId,
-    /// Number of these deliveries.
+    /// Number of those that failed in the last 24 hours.
     pub failed: i64,
+    /// Number of all of them, at most [`MAX_OF_WEBHOOK`].
+    pub failed_in_all: i64,
     /// Time at which the last attempt of the latest one was due, never in the future: a delivery whose webhook is switched off
     /// fails before its next attempt is due.
     pub failed_at: DateTime<Utc>,
 }
 
-/// Returns the webhooks whose deliveries have failed for good in the last 24 hours, the one with the most first. Counts the
-/// latest [`MAX_FAILED`] deliveries of all webhooks.
+/// Returns the webhooks of the latest [`MAX_FAILED`] deliveries that have failed for good, the one with the most in the last
+/// 24 hours first.
 ///
 /// # Errors
 /// Any error of the database.
 pub async fn failed(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<FailedWebhook>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT failed.webhook_id, a.account_id, failed.failed, failed.failed_at
-         FROM (SELECT shard_id, webhook_id, count(*) AS failed, least(max(next_attempt_at), now()) AS failed_at FROM
-                (SELECT shard_id, webhook_id, next_attempt_at FROM delivery_state
-                 WHERE status = 'failed' AND next_attempt_at > now() - interval '24 hours'
-                 ORDER BY next_attempt_at DESC LIMIT $1) AS latest
-             GROUP BY shard_id, webhook_id) AS failed
-         JOIN webhook_audience a ON a.shard_id = failed.shard_id AND a.webhook_id = failed.webhook_id
-         ORDER BY failed.failed DESC, failed.webhook_id LIMIT $2",
+        "SELECT failed.webhook_id, failed.account_id, failed.failed, failed.failed_at,
+            (SELECT count(*) FROM (SELECT FROM delivery_state s WHERE s.shard_id = failed.shard_id AND s.webhook_id = failed.webhook_id
+                AND s.status = 'failed' LIMIT $3) AS counted) AS failed_in_all
+         FROM (SELECT webhook.shard_id, webhook.webhook_id, a.account_id, webhook.failed, webhook.failed_at FROM
+                (SELECT shard_id, webhook_id, count(*) FILTER (WHERE next_attempt_at > now() - interval '24 hours') AS failed,
+                    least(max(next_attempt_at), now()) AS failed_at
+                 FROM (SELECT shard_id, webhook_id, next_attempt_at FROM delivery_state WHERE status = 'failed'
+                     ORDER BY next_attempt_at DESC LIMIT $1) AS latest
+                 GROUP BY shard_id, webhook_id) AS webhook
+             JOIN webhook_audience a ON a.shard_id = webhook.shard_id AND a.webhook_id = webhook.webhook_id
+             ORDER BY webhook.failed DESC, webhook.failed_at DESC, webhook.webhook_id LIMIT $2) AS failed
+         ORDER BY failed.failed DESC, failed.failed_at DESC, failed.webhook_id",
     )
     .bind(MAX_FAILED)
     .bind(limit)
+    .bind(MAX_OF_WEBHOOK)
     .fetch_all(db)
     .await
 }

@@ -90,6 +90,28 @@ pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Posi
     }
 }
 
+/// A point in the log, with the time that ends it for records that are not events.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    pub position: Position,
+    /// Time after which nothing belongs to the point: the requested time, or that of the event after a position. `None` at the
+    /// head, for a position.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// Resolves a position or time to a point, as [`position`] does.
+///
+/// # Errors
+/// Those of [`position`].
+pub async fn point(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Point, HistoryError> {
+    let position = position(pool, shard, as_of).await?;
+    let ends_at = match as_of {
+        AsOf::Time(time) => Some(time),
+        AsOf::Position(_) => reader::stored_at(pool, shard, &[position + 1]).await?.first().map(|next| next.recorded_at),
+    };
+    Ok(Point { position, ends_at })
+}
+
 /// Returns the shard of an order, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(

@@ -1,8 +1,8 @@
 //! History of an order for people: the actors and their actions, the movements in the wallet, and the webhook deliveries
 //! with their outcomes.
 //!
-//! The events come from the log. Deliveries and attempts come from the worker's current records, which exclude attempts
-//! that have been deleted since. Names and texts come from the vault, unless they were erased.
+//! The events come from the log. Deliveries and attempts come from the worker's records, which exclude attempts that have
+//! been deleted since. Names and texts come from the vault, unless they were erased.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
 use super::actors::{self, ActorNames};
-use super::history;
+use super::history::{self, Point};
 use super::reader::{self, ReadError};
 use super::texts::{self, CANCEL_REASON, ERASURE_REASON, METADATA, Texts, VaultError, WEBHOOK_NAME};
 use crate::secrets::seal::{Keyring, Secret};
@@ -84,20 +84,24 @@ const PAGE_RETRIES: i64 = 1_000;
 /// Number of the latest reads of codes that are listed in addition.
 const LAST_READINGS: usize = 100;
 
-/// Returns the history of an order up to a position, or up to now. Returns none if the order was placed later. Without a
+/// Returns the history of an order up to a point, or up to now. Returns none if the order was placed later. Without a
 /// keyring the history has no texts and no names of people.
 pub async fn of_order(
     pool: &PgPool,
     keyring: Option<&Keyring>,
     shard: ShardId,
     id: OrderId,
-    upto: Option<Position>,
+    point: Option<Point>,
 ) -> Result<Option<Timeline>, TimelineError> {
-    let Past { order, listed: recorded, left_out } = past_of(pool, shard, id, upto.unwrap_or(Position::MAX)).await?;
+    let upto = point.map_or(Position::MAX, |point| point.position);
+    let Past { order, listed: recorded, left_out } = past_of(pool, shard, id, upto).await?;
     let Some(order) = order else { return Ok(None) };
 
     let mut movements = movements(pool, shard, &order, &recorded).await?;
-    let histories = deliveries::of_order(pool, shard, id).await?;
+    let mut histories = deliveries::of_order(pool, shard, id).await?;
+    if let Some(at) = point.and_then(|point| point.ends_at) {
+        histories = histories.into_iter().filter_map(|delivery| delivery.as_of(at)).collect();
+    }
     let retries = retries(pool, shard, &recorded, &histories, upto).await?;
     let names = Names::load(pool, keyring, shard, &order, &recorded, &histories, &retries).await?;
     let mut by_event: HashMap<Uuid, Vec<TimelineDelivery>> = HashMap::new();
@@ -215,12 +219,12 @@ async fn retries(
     shard: ShardId,
     recorded: &[Recorded],
     histories: &[DeliveryHistory],
-    upto: Option<Position>,
+    upto: Position,
 ) -> Result<Vec<Retry>, TimelineError> {
     let webhooks: Vec<WebhookId> =
         histories.iter().map(|delivery| delivery.webhook_id).collect::<HashSet<_>>().into_iter().collect();
     let events: Vec<Uuid> = recorded.iter().map(|r| r.moment.event_id).collect();
-    let (mut after, upto) = (0, upto.unwrap_or(Position::MAX));
+    let mut after = 0;
     let mut retries = vec![];
     loop {
         let page = reader::retries_of(pool, shard, &webhooks, &events, (after, upto), PAGE_RETRIES).await?;

@@ -47,7 +47,10 @@ async fn attempts_of_all_accounts_have_their_outcome_and_their_time() {
     let [good, bad] = [list(&node, "outcome=delivered").await, list(&node, "outcome=failed").await];
     assert_eq!((outcomes(&good), outcomes(&bad)), (vec!["delivered"], vec!["failed"]));
     let (good, bad) = (&good["attempts"][0], &bad["attempts"][0]);
-    assert_eq!((&good["account_id"], &bad["account_id"]), (&json!(setups[0].client.account_id), &json!(setups[1].client.account_id)));
+    assert_eq!(
+        (&good["account_id"], &bad["account_id"]),
+        (&json!(setups[0].client.account_id), &json!(setups[1].client.account_id))
+    );
     assert_eq!((&bad["response_status"], &bad["error"], &bad["attempt"]), (&json!(500), &json!("HTTP 500"), &json!(1)));
     let delivery = node.operator("GET", &format!("/deliveries/{}", bad["delivery_id"]), Value::Null).await.data(200);
     for field in ["account_id", "webhook_url_id", "order_id", "event_id", "event_type"] {

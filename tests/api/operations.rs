@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use webhook_client::receiver::ReceiverResponse as Received;
 
 use crate::support::node::Node;
@@ -25,7 +26,9 @@ async fn an_idle_node_is_ready_and_nothing_waits() {
     let state = operations(&node).await;
     assert_eq!((&state["node"]["is_ready"], &state["node"]["problem"]), (&json!(true), &Value::Null));
     assert_eq!(state["alerts"], json!([]));
-    for list in ["endpoints", "failed_endpoints", "nodes", "days", "replays", "unwiped_tables", "ip_blocks", "low_stock"] {
+    for list in
+        ["endpoints", "due_endpoints", "failed_endpoints", "nodes", "days", "replays", "unwiped_tables", "ip_blocks", "low_stock"]
+    {
         assert_eq!(state[list], json!([]), "{list}");
     }
     let loops: Vec<_> = state["node"]["loops"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -78,6 +81,7 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     let endpoint = &state["endpoints"][0];
     assert_eq!((&endpoint["webhook_id"], &endpoint["account_id"]), (&webhook, &json!(client.account_id)));
     assert_eq!((&endpoint["waiting"], &endpoint["attempts"]), (&json!(2), &json!(1)));
+    assert_eq!((&state["due_endpoints"], &state["failed_endpoints"]), (&json!([]), &json!([])), "the retries are due later");
     assert_eq!((&endpoint["response_status"], &endpoint["error"]), (&json!(500), &json!("HTTP 500")));
     assert!(endpoint["attempted_at"].is_string() && endpoint["response_time_ms"].is_i64(), "{endpoint}");
     let running = node.operator("GET", "/replays", Value::Null).await.data(200);
@@ -101,8 +105,24 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
         (&failed["webhook_id"], &failed["account_id"], &failed["failed"]),
         (&webhook, &json!(client.account_id), &json!(2))
     );
+    assert_eq!(failed["failed_in_all"], 2);
     let failed_at: DateTime<Utc> = serde_json::from_value(failed["failed_at"].clone()).unwrap();
     assert!(failed_at <= Utc::now() + TimeDelta::minutes(1), "{failed_at} is in the future");
+
+    // A failure of another day, and deliveries that are due.
+    let earlier = "UPDATE delivery_state SET next_attempt_at = now() - interval '25 h'";
+    sqlx::raw_sql(earlier).execute(node.ledger.pool()).await.unwrap();
+    let failed = &operations(&node).await["failed_endpoints"][0];
+    assert_eq!((&failed["failed"], &failed["failed_in_all"]), (&json!(0), &json!(2)));
+    for attempts in [0, 1] {
+        let due = format!("UPDATE delivery_state SET status = 'pending', attempt_count = {attempts}");
+        sqlx::raw_sql(AssertSqlSafe(due)).execute(node.ledger.pool()).await.unwrap();
+        let state = operations(&node).await;
+        let endpoint = json!({"webhook_id": webhook, "account_id": client.account_id, "due": 2});
+        assert_eq!((&state["due_endpoints"], &state["shards"][0]["due_deliveries"]), (&json!([endpoint]), &json!(2)));
+    }
+    sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() + interval '1 min'").execute(node.ledger.pool()).await.unwrap();
+    assert_eq!(operations(&node).await["due_endpoints"], json!([]), "they are in flight");
 }
 
 #[tokio::test]

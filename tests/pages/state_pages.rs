@@ -111,12 +111,10 @@ async fn the_attempts_of_a_day_lead_to_these_attempts() {
         request.send().await.unwrap().text().await.unwrap()
     };
     let operations = page("/console/operations").await;
-    let row = between(between(&operations, "Delivery attempts of all nodes by day</figcaption>", "</figure>"), "<tbody>", "</tr>");
-    let figures: Vec<usize> = row
-        .split("<td class=\"number\">")
-        .skip(1)
-        .map(|cell| cell.split('<').next().unwrap().parse().unwrap())
-        .collect();
+    let row =
+        between(between(&operations, "Delivery attempts of all nodes by day</figcaption>", "</figure>"), "<tbody>", "</tr>");
+    let figures: Vec<usize> =
+        row.split("<td class=\"number\">").skip(1).map(|cell| cell.split('<').next().unwrap().parse().unwrap()).collect();
     assert!(figures.iter().sum::<usize>() > 0, "{row}");
     let target = between(row, "<a href=\"", "\"");
     for (figure, outcome) in figures.iter().zip(["delivered", "failed"]) {

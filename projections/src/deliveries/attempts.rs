@@ -219,7 +219,9 @@ async fn window(
     if let Some(outcome) = filter.outcome {
         query.push(" AND outcome = ").push_bind(outcome.as_str());
     }
-    query.push(" ORDER BY claimed_at DESC, request_id DESC LIMIT ").push_bind(i64::try_from(wanted).unwrap_or(i64::MAX).saturating_add(1));
+    query
+        .push(" ORDER BY claimed_at DESC, request_id DESC LIMIT ")
+        .push_bind(i64::try_from(wanted).unwrap_or(i64::MAX).saturating_add(1));
     query.push(
         ")
          SELECT chosen.shard_id, chosen.delivery_id, chosen.request_id, chosen.attempt, chosen.claimed_at, chosen.started_at,
@@ -255,7 +257,9 @@ mod tests {
         let claimed_at = DateTime::from_timestamp_millis(1_795_000_000_123).unwrap();
         let key = AttemptKey { claimed_at, request_id: Uuid::from_u128(7) };
         assert_eq!(key.to_string().parse(), Ok(key));
-        for wrong in ["", "-", "1", "x-00000000000000000000000000000007", "1-x", "99999999999999999999-00000000000000000000000000000007"] {
+        for wrong in
+            ["", "-", "1", "x-00000000000000000000000000000007", "1-x", "99999999999999999999-00000000000000000000000000000007"]
+        {
             assert_eq!(wrong.parse::<AttemptKey>(), Err(NoAttemptKey), "{wrong}");
         }
     }

@@ -29,6 +29,43 @@ pub struct DeliveryHistory {
     pub attempts: Vec<Attempt>,
 }
 
+impl DeliveryHistory {
+    /// Returns the delivery as it was at a time; `None` before it was created. An attempt that had not ended then is in flight.
+    ///
+    /// Of a delivery without later attempts, the status is the present one: the time at which it was switched off is not kept.
+    pub fn as_of(mut self, at: DateTime<Utc>) -> Option<DeliveryHistory> {
+        if self.created_at > at {
+            return None;
+        }
+        let has_ended = |attempt: &Attempt| attempt.finished_at.is_some_and(|ended| ended <= at);
+        let is_as_now = |attempt: &Attempt| attempt.started_at <= at && (attempt.finished_at.is_none() || has_ended(attempt));
+        if self.attempts.iter().all(is_as_now) {
+            return Some(self);
+        }
+        self.attempts.retain(|attempt| attempt.started_at <= at);
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.finished_at.is_some() && !has_ended(attempt)) {
+            let &mut Attempt { attempt: number, request_id, started_at, .. } = attempt;
+            let (finished_at, response_status, response_time_ms, error) = (None, None, None, None);
+            *attempt = Attempt {
+                attempt: number,
+                request_id,
+                started_at,
+                finished_at,
+                response_status,
+                response_time_ms,
+                error,
+                is_in_flight: true,
+            };
+        }
+        let is_delivered = self.attempts.iter().any(|attempt| matches!(attempt.response_status, Some(200..=299)));
+        self.status = if is_delivered { "delivered" } else { "pending" }.to_owned();
+        let ended = self.attempts.iter().filter(|attempt| attempt.finished_at.is_some()).count();
+        self.attempt_count = i16::try_from(ended).unwrap_or(i16::MAX);
+        self.next_attempt_at = None;
+        Some(self)
+    }
+}
+
 /// Maximum number of deliveries read per order. The oldest come first.
 pub const MAX_ROWS: i64 = 1_000;
 
@@ -77,4 +114,55 @@ pub(super) async fn attempts(
         attempts.entry(row.try_get("delivery_id")?).or_default().push(Attempt::from_row(row)?);
     }
     Ok(attempts)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    /// A delivery of second 0 with two attempts, from second 1 to 3 and from second 5 to 7. The second one succeeds.
+    fn delivery() -> DeliveryHistory {
+        let at = |second| DateTime::<Utc>::UNIX_EPOCH + TimeDelta::seconds(second);
+        let attempt = |number: i16, response_status, error: Option<&str>| Attempt {
+            attempt: number,
+            request_id: Uuid::nil(),
+            started_at: at(i64::from(number) * 4 - 3),
+            finished_at: Some(at(i64::from(number) * 4 - 1)),
+            response_status: Some(response_status),
+            response_time_ms: Some(2_000),
+            error: error.map(ToOwned::to_owned),
+            is_in_flight: false,
+        };
+        DeliveryHistory {
+            id: 1,
+            event_id: Uuid::nil(),
+            webhook_id: WebhookId(1),
+            replay_id: ReplayId(0),
+            event_type: "order.created".to_owned(),
+            created_at: at(0),
+            status: "delivered".to_owned(),
+            attempt_count: 2,
+            next_attempt_at: None,
+            attempts: vec![attempt(1, 500, Some("HTTP 500")), attempt(2, 200, None)],
+        }
+    }
+
+    #[test]
+    fn a_past_delivery_has_the_attempts_of_its_time() {
+        let past = |second| delivery().as_of(DateTime::<Utc>::UNIX_EPOCH + TimeDelta::seconds(second));
+        assert!(past(-1).is_none());
+        let seen = |second| {
+            let past = past(second).unwrap();
+            let outcomes: Vec<_> = past.attempts.iter().map(|attempt| (attempt.response_status, attempt.is_in_flight)).collect();
+            (past.status, past.attempt_count, outcomes)
+        };
+        let of = |status: &str, count, outcomes: &[(Option<i16>, bool)]| (status.to_owned(), count, outcomes.to_vec());
+        assert_eq!(seen(0), of("pending", 0, &[]));
+        assert_eq!(seen(2), of("pending", 0, &[(None, true)]));
+        assert_eq!(seen(3), of("pending", 1, &[(Some(500), false)]));
+        assert_eq!(seen(6), of("pending", 1, &[(Some(500), false), (None, true)]));
+        assert_eq!(seen(7), of("delivered", 2, &[(Some(500), false), (Some(200), false)]));
+    }
 }

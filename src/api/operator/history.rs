@@ -23,9 +23,13 @@ use crate::ledger::timeline::{self, Timeline, TimelineEntry};
 ///
 /// 400 if the text is neither a position nor a time, or if the log has not reached the position.
 pub async fn as_of_position(pool: &PgPool, shard: ShardId, as_of: Option<&str>) -> Result<Option<Position>, ApiError> {
-    let Some(text) = as_of else { return Ok(None) };
-    let as_of: AsOf = text.parse().map_err(|problem: AsOfError| ApiError::invalid("as_of", problem.to_string()))?;
+    let Some(as_of) = parsed(as_of)? else { return Ok(None) };
     Ok(Some(history::position(pool, shard, as_of).await?))
+}
+
+fn parsed(as_of: Option<&str>) -> Result<Option<AsOf>, ApiError> {
+    let parsed = as_of.map(str::parse).transpose();
+    parsed.map_err(|problem: AsOfError| ApiError::invalid("as_of", problem.to_string()))
 }
 
 /// Everything that happened to an order.
@@ -112,8 +116,8 @@ impl Histories {
     /// Retrieve the history of an order
     ///
     /// Returns every event of an order with its actor, time and wallet transaction. Webhook deliveries are included with
-    /// all attempts, retries and replays. With `as_of`, the history ends at that point, but deliveries show their current
-    /// state.
+    /// all attempts, retries and replays. With `as_of`, the history ends at that point: deliveries have the attempts that had
+    /// started, and those that had ended have their outcome. A position lasts until the next event of the log.
     ///
     /// If codes were read very often, not every reading is listed: `entries_left_out` is the number omitted.
     #[oai(path = "/orders/:id/history", method = "get", operation_id = "get_order_history")]
@@ -129,8 +133,11 @@ impl Histories {
         let id = OrderId(id.0);
         let pool = state.ledger.pool();
         let shard = state.ledger.shard_of_order(id).await?.ok_or_else(not_found)?;
-        let upto = as_of_position(pool, shard, as_of.0.as_deref()).await?;
-        let timeline = timeline::of_order(pool, Some(&state.keyring), shard, id, upto).await?.ok_or_else(not_found)?;
-        Ok(Reply(OrderHistory::of(timeline, upto)))
+        let point = match parsed(as_of.0.as_deref())? {
+            Some(as_of) => Some(history::point(pool, shard, as_of).await?),
+            None => None,
+        };
+        let timeline = timeline::of_order(pool, Some(&state.keyring), shard, id, point).await?.ok_or_else(not_found)?;
+        Ok(Reply(OrderHistory::of(timeline, point.map(|point| point.position))))
     }
 }

@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn an_attempt_leads_to_its_event_and_its_delivery() {
-        let markup = content(&Form::parse(b"outcome=failed&before=2-b"), &part(Some("2026-01-31T12:00:01Z"), "failed", Some("<b>"))).0;
+        let markup =
+            content(&Form::parse(b"outcome=failed&before=2-b"), &part(Some("2026-01-31T12:00:01Z"), "failed", Some("<b>"))).0;
         for link in ["/console/accounts/5", "/console/webhooks/6", "/console/deliveries/11", "/console/events/2/17"] {
             assert!(markup.contains(&format!("\"{link}\"")), "{link}: {markup}");
         }

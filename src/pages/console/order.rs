@@ -113,7 +113,7 @@ fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: O
         (layout::problem(refusal))
         @if let Some(position) = any.as_of_position {
             p.notice.wait {
-                "This is the order as it was at position " (position) " of the log. Deliveries are shown as they are now. "
+                "This is the order as it was at position " (position) " of the log. "
                 a href={ "/console/orders/" (order.id) } { "Show the order as it is now" }
             }
         }
@@ -147,7 +147,7 @@ fn details(AnyOrder { account_id, order, .. }: &AnyOrder) -> Markup {
         ),
         ("Amount", html! { (money(&order.amount, &order.currency)) " (discount " (order.discount) " %)" }),
         ("Refunded", money(&order.refunded_amount, &order.currency)),
-        ("Debit", html! { "Transaction " (order.transaction_id) }),
+        ("Debit", html! { a href={ "/console/transactions/" (order.transaction_id) } { "Transaction " (order.transaction_id) } }),
         ("Placed", time(order.created_at)),
         ("Delivered", time_or_none(order.delivered_on)),
         (

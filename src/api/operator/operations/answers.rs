@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::super::ip_blocks::IpBlock;
 use super::super::replays::Replay;
+use super::endpoints::{DueEndpoint, FailedEndpoint, FailingEndpoint};
 use crate::api::probes::LoopState;
 use crate::api::scalars::{Money, Timestamp};
 use crate::delivery::days::DeliveryDay;
-use crate::delivery::overview::{DeliveryQueue, FailedWebhook, FailingWebhook};
+use crate::delivery::overview::DeliveryQueue;
 use crate::ledger::activity::{Connected, Progress, SigningNode};
 use crate::ledger::nodes::Node;
 use crate::telemetry::{Backlog, Lag, Metrics, Minute};
@@ -32,7 +33,10 @@ pub struct OperationsState {
     pub shards: Vec<ShardState>,
     /// Webhooks with failed attempts that are retried, the one with the most first. At most 50.
     pub endpoints: Vec<FailingEndpoint>,
-    /// Webhooks with deliveries that have failed for good in the last 24 hours, the one with the most first. At most 50.
+    /// Webhooks with due deliveries that are not in flight, the one with the most first. At most 50.
+    pub due_endpoints: Vec<DueEndpoint>,
+    /// Webhooks of the latest 1,001 deliveries that have failed for good, the one with the most in the last 24 hours first. At
+    /// most 50.
     pub failed_endpoints: Vec<FailedEndpoint>,
     /// Delivery attempts of the last 14 days (UTC), oldest first. Days without attempts are left out.
     pub days: Vec<DeliveryDayOfAll>,
@@ -297,69 +301,6 @@ impl ShardState {
             head_ahead_seconds: backlog.head_ahead,
             clock_ahead_seconds: backlog.clock_ahead,
             is_signing_refused: backlog.is_refused,
-        }
-    }
-}
-
-/// A webhook whose deliveries fail and are retried.
-#[derive(Object, Serialize)]
-pub struct FailingEndpoint {
-    /// Unique identifier of the webhook.
-    webhook_id: i64,
-    /// Account that the webhook belongs to.
-    account_id: i64,
-    /// Number of deliveries that wait for another attempt, at most 1,000.
-    waiting: i64,
-    /// Largest number of failed attempts of such a delivery.
-    attempts: i16,
-    /// Time of the next attempt.
-    next_attempt_at: Timestamp,
-    /// Time of the latest attempt of the delivery that is attempted next; null if the attempt is no longer kept.
-    attempted_at: Option<Timestamp>,
-    /// HTTP status of the response to that attempt; null without a response.
-    response_status: Option<i16>,
-    /// Duration of that attempt, in milliseconds.
-    response_time_ms: Option<i32>,
-    /// Reason why that attempt got no response; null if it got one.
-    error: Option<String>,
-}
-
-/// A webhook with deliveries that have failed for good.
-#[derive(Object, Serialize)]
-pub struct FailedEndpoint {
-    /// Unique identifier of the webhook.
-    webhook_id: i64,
-    /// Account that the webhook belongs to.
-    account_id: i64,
-    /// Number of deliveries that failed for good in the last 24 hours, among the latest 1,001 of all webhooks.
-    failed: i64,
-    /// Time at which the last attempt of the latest one was due, or the time of the response if that is earlier.
-    failed_at: Timestamp,
-}
-
-impl From<FailedWebhook> for FailedEndpoint {
-    fn from(webhook: FailedWebhook) -> Self {
-        Self {
-            webhook_id: webhook.webhook_id.0,
-            account_id: webhook.account_id.0,
-            failed: webhook.failed,
-            failed_at: webhook.failed_at.into(),
-        }
-    }
-}
-
-impl From<FailingWebhook> for FailingEndpoint {
-    fn from(webhook: FailingWebhook) -> Self {
-        Self {
-            webhook_id: webhook.webhook_id.0,
-            account_id: webhook.account_id.0,
-            waiting: webhook.waiting,
-            attempts: webhook.attempts,
-            next_attempt_at: webhook.next_attempt_at.into(),
-            attempted_at: webhook.started_at.map(Into::into),
-            response_status: webhook.response_status,
-            response_time_ms: webhook.response_time_ms,
-            error: webhook.error,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod answers;
+mod endpoints;
 
 use std::collections::BTreeSet;
 
@@ -19,15 +20,14 @@ use crate::api::probes::{self, LoopState};
 use crate::api::reply::{NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag};
 use crate::delivery::days::DeliveryDay;
-use crate::delivery::overview::{self, FailedWebhook, FailingWebhook};
+use crate::delivery::overview::{self, DueWebhook, FailedWebhook, FailingWebhook};
 use crate::ledger::activity::{Connected, SigningNode};
 use crate::ledger::nodes::{self, Node};
 use crate::ledger::{activity, backlog, erasure, stock};
 use crate::telemetry::Minute;
 use alerts::Facts;
-use answers::{
-    DeliveryDayOfAll, FailedEndpoint, FailingEndpoint, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState,
-};
+use answers::{DeliveryDayOfAll, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState};
+use endpoints::{DueEndpoint, FailedEndpoint, FailingEndpoint};
 
 /// Largest number of failing endpoints and of blocks in a response.
 const MAX_LISTED: i64 = 50;
@@ -42,6 +42,7 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
     Ok(Read {
         shards: shard_states(state, conn).await?,
         failing: overview::failing(&mut **conn, MAX_LISTED).await?,
+        due: overview::due(&mut **conn, MAX_LISTED).await?,
         failed: overview::failed(&mut **conn, MAX_LISTED).await?,
         days: overview::days(&mut **conn).await?,
         connections: activity::connected(&mut **conn).await?,
@@ -70,6 +71,7 @@ async fn shard_states(state: &ApiState, conn: &mut PgConnection) -> Result<Vec<S
 struct Read {
     shards: Vec<ShardState>,
     failing: Vec<FailingWebhook>,
+    due: Vec<DueWebhook>,
     failed: Vec<FailedWebhook>,
     days: Vec<DeliveryDay>,
     connections: Vec<Connected>,
@@ -117,6 +119,7 @@ impl Operations {
             signers: read.signers.into_iter().map(Into::into).collect(),
             shards: read.shards,
             endpoints: read.failing.into_iter().map(FailingEndpoint::from).collect(),
+            due_endpoints: read.due.into_iter().map(DueEndpoint::from).collect(),
             failed_endpoints: read.failed.into_iter().map(FailedEndpoint::from).collect(),
             days: read.days.into_iter().map(DeliveryDayOfAll::from).collect(),
             replays: read.replays,

@@ -25,6 +25,7 @@ struct Operations {
     signers: Vec<Signer>,
     shards: Vec<Shard>,
     endpoints: Vec<Endpoint>,
+    due_endpoints: Vec<DueEndpoint>,
     failed_endpoints: Vec<FailedEndpoint>,
     days: Vec<Day>,
     replays: Vec<Replay>,
@@ -126,10 +127,18 @@ struct Endpoint {
 }
 
 #[derive(Debug, Deserialize)]
+struct DueEndpoint {
+    webhook_id: i64,
+    account_id: i64,
+    due: i64,
+}
+
+#[derive(Debug, Deserialize)]
 struct FailedEndpoint {
     webhook_id: i64,
     account_id: i64,
     failed: i64,
+    failed_in_all: i64,
     failed_at: DateTime<Utc>,
 }
 
@@ -169,8 +178,8 @@ pub fn add(site: Site) -> Site {
     site.get("/console/operations", show)
 }
 
-/// Shows the page. Each number leads to what it counts, and the numbers of deliveries lead to the webhooks that they wait for.
-/// The commands that wait lead nowhere, because they are not events yet.
+/// Shows the page. Each number leads to what it counts: those of deliveries to the numbers by webhook, which lead to the
+/// deliveries. The commands that wait lead nowhere, because they are not events yet.
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let state: Operations = visit.get("/admin/v1/operations").await?;
@@ -199,9 +208,9 @@ async fn show(visit: Visit) -> PageResult {
             (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
             // The overview leads to the delayed ones and to those delivered in part.
             (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console")))
-            (figure("Deliveries due", &leading(|shard| shard.due_deliveries, "#endpoints")))
-            (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, "#endpoints")))
-            (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#endpoints")))
+            (figure("Deliveries due", &leading(|shard| shard.due_deliveries, "#due")))
+            (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, tables::IN_FLIGHT)))
+            (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#failed")))
         }
         h2 { "Shards" }
         (tables::shards(&state.shards))
@@ -212,6 +221,9 @@ async fn show(visit: Visit) -> PageResult {
         h2 #endpoints { "Hanging and failing endpoints" }
         @if state.endpoints.is_empty() { p.quiet { "No webhook has a failed attempt that waits to be repeated." } }
         @else { (tables::endpoints(&state.endpoints)) }
+        h3 #due { "Due deliveries by webhook" }
+        (tables::due_endpoints(&state.due_endpoints))
+        h3 #failed { "Deliveries that failed for good by webhook" }
         (tables::failed_endpoints(&state.failed_endpoints))
         h2 { "Work in progress" }
         @if state.replays.is_empty() { p.quiet { "No replay is running." } }

@@ -2,13 +2,34 @@
 
 use maud::{Markup, html};
 
-use super::{Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
+use super::{DueEndpoint, Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
 use crate::pages::console::parts::position;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, grouped, time, time_or_none};
 
+/// Addresses of the attempts that the numbers of deliveries in flight and without an outcome count.
+pub const IN_FLIGHT: &str = "/console/attempts?outcome=in_flight";
+const UNKNOWN: &str = "/console/attempts?outcome=unknown";
+/// Number at which the API stops to count the deliveries of a webhook.
+const COUNTED: i64 = 1_000;
+
 fn number(number: i64) -> Markup {
     html! { (grouped(&number.to_string())) }
+}
+
+/// Renders a number that leads to what it counts.
+fn leading(value: i64, target: &str) -> Markup {
+    html! { a href=(target) { (number(value)) } }
+}
+
+/// Renders a number of a webhook's deliveries, which leads to those with this status.
+fn deliveries(value: i64, (account, webhook): (i64, i64), status: &str) -> Markup {
+    html! {
+        a href={ "/console/accounts/" (account) "/deliveries?webhook_url_id=" (webhook) "&status=" (status) } {
+            @if value >= COUNTED { "at least " }
+            (number(value))
+        }
+    }
 }
 
 fn seconds(seconds: f64) -> Markup {
@@ -37,11 +58,17 @@ pub fn shards(shards: &[Shard]) -> Markup {
             time_or_none(shard.appended_at),
             time_or_none(shard.projected_at),
             time_or_none(shard.signed_at),
-            number(shard.due_deliveries),
-            number(shard.in_flight_deliveries),
-            number(shard.expired_deliveries),
-            number(shard.dead_deliveries),
-            html! { @match shard.missing_deliveries { Some(missing) => (number(missing)), None => span.quiet { "not checked here" } } },
+            leading(shard.due_deliveries, "#due"),
+            leading(shard.in_flight_deliveries, IN_FLIGHT),
+            leading(shard.expired_deliveries, UNKNOWN),
+            leading(shard.dead_deliveries, "#failed"),
+            // A verification names them.
+            html! {
+                @match shard.missing_deliveries {
+                    Some(missing) => (leading(missing, "/console/audit-runs")),
+                    None => span.quiet { "not checked here" }
+                }
+            },
             time_or_none(shard.oldest_attempt_at),
         ]
     };
@@ -89,7 +116,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (endpoint.webhook_id) } { "Webhook " (endpoint.webhook_id) } },
             html! { a href={ "/console/accounts/" (endpoint.account_id) } { "Account " (endpoint.account_id) } },
-            html! { @if endpoint.waiting >= 1_000 { "at least " } (number(endpoint.waiting)) },
+            deliveries(endpoint.waiting, (endpoint.account_id, endpoint.webhook_id), "pending"),
             html! { (endpoint.attempts) },
             time(endpoint.next_attempt_at),
             time_or_none(endpoint.attempted_at),
@@ -106,21 +133,36 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
     table::table("Hanging and failing endpoints", &columns, &endpoints.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Renders the webhooks with deliveries that have failed for good in the last day, with the ways to these deliveries.
-pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
-    let columns = [("Webhook", false), ("Account", false), ("Failed for good in 24 hours", true), ("Latest", false)];
-    let row = |endpoint: &FailedEndpoint| {
-        let FailedEndpoint { webhook_id, account_id, failed, failed_at } = endpoint;
-        let deliveries = format!("/console/accounts/{account_id}/deliveries?webhook_url_id={webhook_id}&status=failed");
+/// Renders the webhooks with due deliveries.
+pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
+    let columns = [("Webhook", false), ("Account", false), ("Due deliveries", true)];
+    let row = |endpoint: &DueEndpoint| {
+        let &DueEndpoint { webhook_id, account_id, due } = endpoint;
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            html! { a href=(deliveries) { @if *failed > 1_000 { "at least " } (number(*failed)) } },
-            time(*failed_at),
+            deliveries(due, (account_id, webhook_id), "pending"),
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
-    rows_or("No delivery has failed for good in the last 24 hours.", "Deliveries that failed for good", &columns, &rows)
+    rows_or("No delivery is due that is not in flight.", "Due deliveries", &columns, &rows)
+}
+
+/// Renders the webhooks with deliveries that have failed for good.
+pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
+    let columns = [("Webhook", false), ("Account", false), ("Failed for good", true), ("In 24 hours", true), ("Latest", false)];
+    let row = |endpoint: &FailedEndpoint| {
+        let &FailedEndpoint { webhook_id, account_id, failed, failed_in_all, failed_at } = endpoint;
+        vec![
+            html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
+            html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
+            deliveries(failed_in_all, (account_id, webhook_id), "failed"),
+            deliveries(failed, (account_id, webhook_id), "failed"),
+            time(failed_at),
+        ]
+    };
+    let rows: Vec<_> = endpoints.iter().map(row).collect();
+    rows_or("No delivery has failed for good.", "Deliveries that failed for good", &columns, &rows)
 }
 
 /// Renders all nodes.
@@ -224,11 +266,13 @@ mod tests {
     #[test]
     fn numbers_lead_to_the_events_and_deliveries_behind_them() {
         let failed_at = DateTime::<Utc>::UNIX_EPOCH;
-        let failed = FailedEndpoint { webhook_id: 3, account_id: 5, failed: 1_001, failed_at };
+        let failed = FailedEndpoint { webhook_id: 3, account_id: 5, failed: 1_001, failed_in_all: 1_000, failed_at };
         let markup = failed_endpoints(&[failed]).0;
         assert!(markup.contains("/console/accounts/5/deliveries?webhook_url_id=3&amp;status=failed"), "{markup}");
         assert!(markup.contains("at least "), "{markup}");
         assert!(failed_endpoints(&[]).0.contains("No delivery has failed"));
+        let due = due_endpoints(&[DueEndpoint { webhook_id: 3, account_id: 5, due: 7 }]).0;
+        assert!(due.contains("/console/accounts/5/deliveries?webhook_url_id=3&amp;status=pending"), "{due}");
         let projection = super::super::Projection { name: "deliveries".to_owned(), position: 8, behind: 1, oldest_seconds: 2.0 };
         let shard = Shard {
             shard_id: 1,

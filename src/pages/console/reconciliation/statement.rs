@@ -148,16 +148,17 @@ fn page(visit: &Visit, id: i64, matched: Option<Matched>, refusal: Option<&Refus
 
 fn summary(visit: &Visit, matched: &Matched, path: &str) -> Markup {
     let Matched { statement, summary, .. } = matched;
+    let leading = |count: u64, filter: &str| html! { a href={ (path) (filter) } { (count) } };
     html! {
         p {
             (statement.format) ", " (statement.line_count) " lines, " (statement.first_day) " to " (statement.last_day)
             ", imported " (time(statement.created_at)) "."
         }
         div.figures {
-            (figure("Matched", &html! { (summary.matched) }))
-            (figure("Ambiguous", &html! { (summary.ambiguous) }))
-            (figure("Unmatched", &html! { (summary.unmatched) }))
-            (figure("Not in the statement", &html! { (summary.missing) }))
+            (figure("Matched", &leading(summary.matched, "?status=MATCHED")))
+            (figure("Ambiguous", &leading(summary.ambiguous, "?status=AMBIGUOUS")))
+            (figure("Unmatched", &leading(summary.unmatched, "?status=UNMATCHED")))
+            (figure("Not in the statement", &html! { @if summary.missing > 0 { a href="#missing" { (summary.missing) } } @else { "0" } }))
         }
         @if summary.ambiguous > 0 {
             p.notice.wait {
@@ -185,7 +186,7 @@ fn content(visit: &Visit, path: &str, matched: Matched) -> Markup {
             (table::pager(&lines, path, &visit.query))
         }
         @if !missing.is_empty() {
-            h2 { "Not in the statement" }
+            h2 #missing { "Not in the statement" }
             p { "Fundings and payouts of these days that no line matches." }
             ul { @for entry in missing.iter().take(MAX_MISSING) { li { (entry.render()) } } }
             @if summary.missing > MAX_MISSING as u64 { p.quiet { "The page shows " (MAX_MISSING) " of " (summary.missing) ". The CSV has all of them." } }
