@@ -115,6 +115,8 @@ impl Cluster {
             ("db-1.example.com", address(number)),
             ("db-1", format!("db-{number}")),
             ("etcd-1.example.com:2379,etcd-2.example.com:2379,etcd-3.example.com:2379", format!("{}:2379", address(ETCD))),
+            // What deploy/high-availability.md says of Patroni before 3.0.3, which Debian 12 has. Later ones also do it.
+            ("etcd3:", "etcd:".to_owned()),
             ("/var/lib/postgresql/15/main", home.join("data").display().to_string()),
             ("/var/lib/postgresql/.pgpass-patroni", home.join("pgpass").display().to_string()),
             ("/usr/lib/postgresql/15/bin", self.programs.display().to_string()),
@@ -150,7 +152,7 @@ impl Cluster {
     pub fn start_etcd(&mut self) {
         let mut command = self.etcd.server_command("etcd");
         let (clients, peers) = (format!("http://{}:2379", address(ETCD)), format!("http://{}:2380", address(ETCD)));
-        command.arg("--data-dir").arg(self.path("etcd")).arg("--unsafe-no-fsync");
+        command.arg("--data-dir").arg(self.path("etcd")).args(["--unsafe-no-fsync", "--enable-v2"]);
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
         command.args(["--initial-cluster", &format!("default={peers}")]);

@@ -126,7 +126,8 @@ async fn the_history_of_an_order_shows_who_did_what_and_which_webhooks_were_sent
     let part = node.operator("GET", &format!("/orders/{order}/history?as_of={between}"), Value::Null).await.data(200);
     let delivery = &part["entries"][0]["deliveries"][0];
     let outcomes: Vec<_> = delivery["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["outcome"]).collect();
-    assert_eq!((&delivery["status"], &delivery["attempt_count"], outcomes), (&json!("pending"), &json!(1), vec!["failed"]));
+    assert_eq!((&delivery["status"], &delivery["attempt_count"]), (&json!("pending"), &json!(1)));
+    assert_eq!(outcomes, ["failed"]);
 }
 
 /// Clients see the same events, movements and deliveries, but no operator's name, no position and no other account's orders.

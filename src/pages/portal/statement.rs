@@ -35,12 +35,10 @@ pub struct Sums {
     pub closing_balance: String,
 }
 
-/// A statement: its sums, and as many of its latest transactions as fit on the page, oldest first.
+/// A statement: its sums, and a page of its transactions. The first page has the latest ones. On a page, the oldest comes first.
 struct Statement {
     sums: Sums,
-    transactions: Vec<Transaction>,
-    /// Number of transactions in the period.
-    total: u64,
+    transactions: List<Transaction>,
 }
 
 pub fn add(site: Site) -> Site {
@@ -82,11 +80,11 @@ async fn load(visit: &Visit, id: i64, form: &Form, now: DateTime<Utc>) -> Result
     let period = [from, Some(to.map_or(now, |to| to.min(now)))];
     let sums = format!("/api/v1/wallets/{id}/statement?totals_only=true&{}", encoded(["from", "to"], period));
     let created = encoded(["created_from", "created_to"], period);
-    let latest = format!("/api/v1/transactions?wallet_id={id}&{created}&limit={MAX_ROWS}");
-    let (sums, latest): (Sums, List<Transaction>) = futures::try_join!(visit.get(&sums), visit.list(&latest, "transactions"))?;
-    let List { items: mut transactions, total, .. } = latest;
-    transactions.reverse();
-    Ok(Statement { sums, transactions, total })
+    let rows = format!("/api/v1/transactions?wallet_id={id}&{created}&limit={MAX_ROWS}&{}", visit.query.only(&["page"]));
+    let (sums, mut transactions): (Sums, List<Transaction>) =
+        futures::try_join!(visit.get(&sums), visit.list(&rows, "transactions"))?;
+    transactions.items.reverse();
+    Ok(Statement { sums, transactions })
 }
 
 fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refusal: Option<&Refusal>) -> Response {
@@ -105,7 +103,7 @@ fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refu
 }
 
 fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
-    let Statement { sums, transactions, total } = statement;
+    let Statement { sums, transactions } = statement;
     let amount = |amount: &str| money(amount, &sums.currency);
     // A sum leads to the movements that it adds up.
     let wallet = path.trim_end_matches("/statement");
@@ -113,7 +111,7 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
         |sum: &str, filter: &str| html! { a href={ (wallet) "?" (filter) "&" (form.only(&["from", "to"])) } { (amount(sum)) } };
     html! {
         div.actions {
-            @if *total <= MAX_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
+            @if transactions.total <= MAX_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
             @else { p.quiet { "For a CSV, choose a shorter period with at most " (MAX_CSV) " movements." } }
             button.plain type="button" data-print hidden { "Print" }
         }
@@ -125,12 +123,16 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
             ("Debits", sum(&sums.total_debits, "type=DEBIT")),
             ("Closing balance", amount(&sums.closing_balance)),
         ]))
-        @if transactions.is_empty() { (table::empty("Nothing moved in this period.", None)) }
+        @if transactions.items.is_empty() { (table::empty("Nothing moved in this period.", None)) }
         @else {
-            @if *total > transactions.len() as u64 {
-                p.notice.wait { "The page shows the latest " (transactions.len()) " of " (total) " movements. The sums include all of them." }
+            @if transactions.pages > 1 {
+                p.notice.wait {
+                    "This is part " (transactions.page) " of " (transactions.pages) ", the latest movements being part 1. The sums include all "
+                    (transactions.total) " movements. Print the parts one by one, or download the CSV."
+                }
             }
-            (transactions::rows("Movements of the period, oldest first", transactions))
+            (transactions::rows("Movements of the period, oldest first", &transactions.items))
+            @if transactions.pages > 1 { (table::pager(transactions, path, form)) }
         }
     }
 }
@@ -171,12 +173,14 @@ mod tests {
         let movement = json!({"id": 1_000_000, "wallet_id": 3, "type": "CREDIT", "category": "FUNDING", "amount": "1.00", "balance_after": "1.00",
             "currency": "EUR", "order_id": null, "reference": reference, "description": format!("Funding {reference}"),
             "created_at": "2026-01-31T12:00:00Z"});
-        let transactions = (0..MAX_ROWS).map(|_| serde_json::from_value(movement.clone()).unwrap()).collect();
+        let items = (0..MAX_ROWS).map(|_| serde_json::from_value(movement.clone()).unwrap()).collect();
         let sums = json!({"wallet_id": 3, "currency": "EUR", "opening_balance": "0.00", "total_credits": "100.00", "total_debits": "0.00",
             "total_refunds": "0.00", "closing_balance": "100.00"});
-        let statement = Statement { sums: serde_json::from_value(sums).unwrap(), transactions, total: 1_000 };
+        let transactions = List { items, page: 2, pages: 10, total: 1_000 };
+        let statement = Statement { sums: serde_json::from_value(sums).unwrap(), transactions };
         let markup = content("/portal/wallets/3/statement", &Form::parse(b"from=2026-01-01"), &statement).0;
         assert!(markup.len() < 170_000, "{}", markup.len());
+        assert!(markup.contains("part 2 of 10") && markup.contains("from=2026-01-01&amp;page=3"), "{markup}");
         for filter in ["type=CREDIT", "category=ORDER_REFUND", "type=DEBIT"] {
             assert!(markup.contains(&format!("/portal/wallets/3?{filter}&amp;from=2026-01-01")), "{filter}");
         }
