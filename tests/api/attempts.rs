@@ -107,7 +107,7 @@ async fn the_list_is_for_every_operator_and_refuses_what_it_does_not_understand(
         node.operator_with(&token, "GET", "/attempts", Value::Null).await.data(200);
     }
     for wrong in ["before=1", "before=x-y", "outcome=lost", "since=yesterday", "limit=101"] {
-        node.operator("GET", &format!("/attempts?{wrong}"), Value::Null).await.refused(400, "E_VALIDATION");
+        node.operator("GET", &format!("/attempts?{wrong}"), Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
     }
 }
 

@@ -32,7 +32,7 @@ pub struct DeliveryHistory {
 impl DeliveryHistory {
     /// Returns the delivery as it was at a time; `None` before it was created. An attempt that had not ended then is in flight.
     ///
-    /// Of a delivery without later attempts, the status is the present one: the time at which it was switched off is not kept.
+    /// A delivery without later attempts has its present status: the time at which it was switched off is not kept.
     pub fn as_of(mut self, at: DateTime<Utc>) -> Option<DeliveryHistory> {
         if self.created_at > at {
             return None;
