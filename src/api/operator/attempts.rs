@@ -91,7 +91,7 @@ impl From<AnyAttempt> for AttemptOfAny {
             order_id: any.order_id.0,
             event_type: any.event_type.into(),
             event_id: any.event_id.to_string(),
-            shard_id: any.shard_id.0,
+            shard_id: any.shard_id,
             position: any.position,
             outcome: any.outcome.into(),
             finished_at: any.attempt.finished_at.map(Into::into),
