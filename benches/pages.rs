@@ -36,6 +36,7 @@ const NO_PAGES: &[&str] = &[
     "/assets/{version}/style.css",
     "/console/audit.csv",
     "/console/bank-statements/{id}/matches.csv",
+    "/console/bank-statements/{id}/matches.xlsx",
     "/console/live",
     "/console/orders/{id}/receipt",
     "/console/products/{id}/image/{version}",

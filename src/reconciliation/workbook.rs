@@ -1,4 +1,4 @@
-//! Renders a report as a workbook (Office Open XML), with a sheet for each kind of record.
+//! Renders workbooks (Office Open XML). A report has a sheet for each kind of record.
 
 use ledger_projections::envelope::iso8601;
 use rust_decimal::prelude::ToPrimitive;
@@ -12,7 +12,8 @@ const EXACT_DIGITS: usize = 15;
 const MAX_TEXT: usize = 32_767;
 
 /// Value of a cell. A text is never read as a formula.
-enum Cell {
+#[derive(Debug)]
+pub enum Cell {
     Text(String),
     Money(Amount),
     Count(i64),
@@ -22,6 +23,14 @@ impl<T: ToString> From<Option<T>> for Cell {
     fn from(value: Option<T>) -> Cell {
         Cell::Text(value.map(|value| value.to_string()).unwrap_or_default())
     }
+}
+
+/// A sheet: its name, its headings, and its rows.
+#[derive(Debug)]
+pub struct Sheet {
+    pub name: &'static str,
+    pub headings: Vec<&'static str>,
+    pub rows: Vec<Vec<Cell>>,
 }
 
 /// Headings of [`moved`].
@@ -55,13 +64,20 @@ fn moved(moved: &MovementSums) -> [Cell; MOVED.len()] {
     ]
 }
 
-/// Renders the whole report.
+/// Renders sheets as one workbook.
 ///
 /// # Errors
 /// If a sheet is too large for the format.
-pub fn render(report: &Report) -> Result<Vec<u8>, XlsxError> {
+pub fn render(sheets: impl IntoIterator<Item = Sheet>) -> Result<Vec<u8>, XlsxError> {
     let mut book = Workbook::new();
-    sheet(&mut book, "Summary", &["", "value"], summary(report))?;
+    for sheet in sheets {
+        add(&mut book, sheet)?;
+    }
+    book.save_to_buffer()
+}
+
+/// Returns the sheets of a whole report.
+pub fn of_report(report: &Report) -> [Sheet; 5] {
     let headings = [&["currency", "wallets", "opening_balance"][..], &MOVED, &["closing_balance"]].concat();
     let rows = report.currencies.iter().map(|figures| {
         let mut row =
@@ -70,13 +86,13 @@ pub fn render(report: &Report) -> Result<Vec<u8>, XlsxError> {
         row.push(Cell::Money(figures.closing_balance));
         row
     });
-    sheet(&mut book, "Currencies", &headings, rows.collect())?;
+    let currencies = Sheet { name: "Currencies", headings, rows: rows.collect() };
     let rows = report.days.iter().map(|figures| {
         let mut row = vec![Cell::Text(figures.day.to_string()), Cell::Text(figures.currency.clone())];
         row.extend(moved(&figures.moved));
         row
     });
-    sheet(&mut book, "Days", &[&["day", "currency"][..], &MOVED].concat(), rows.collect())?;
+    let days = Sheet { name: "Days", headings: [&["day", "currency"][..], &MOVED].concat(), rows: rows.collect() };
     let headings =
         [&["shard_id", "account_id", "wallet_id", "currency", "opening_balance"][..], &MOVED, &["closing_balance"]].concat();
     let rows = report.wallets.iter().map(|figures| {
@@ -91,10 +107,12 @@ pub fn render(report: &Report) -> Result<Vec<u8>, XlsxError> {
         row.push(Cell::Money(figures.closing_balance));
         row
     });
-    sheet(&mut book, "Wallets", &headings, rows.collect())?;
-    let headings = ["kind", "shard_id", "wallet_id", "order_id", "payout_id", "positions", "problem"];
-    sheet(&mut book, "Differences", &headings, report.differences.differences.iter().map(difference).collect())?;
-    book.save_to_buffer()
+    let wallets = Sheet { name: "Wallets", headings, rows: rows.collect() };
+    let headings = vec!["kind", "shard_id", "wallet_id", "order_id", "payout_id", "positions", "problem"];
+    let rows = report.differences.differences.iter().map(difference).collect();
+    let differences = Sheet { name: "Differences", headings, rows };
+    let summary = Sheet { name: "Summary", headings: vec!["", "value"], rows: summary(report) };
+    [summary, currencies, days, wallets, differences]
 }
 
 fn summary(report: &Report) -> Vec<Vec<Cell>> {
@@ -138,13 +156,13 @@ fn difference(found: &Difference) -> Vec<Cell> {
     ]
 }
 
-fn sheet(book: &mut Workbook, name: &str, headings: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), XlsxError> {
+fn add(book: &mut Workbook, Sheet { name, headings, rows }: Sheet) -> Result<(), XlsxError> {
     let (bold, money) = (Format::new().set_bold(), Format::new().set_num_format("#,##0.00"));
     let sheet = book.add_worksheet().set_name(name)?;
     sheet.set_freeze_panes(1, 0)?;
     for (column, heading) in (0..).zip(headings) {
         sheet.set_column_width(column, 18)?;
-        sheet.write_string_with_format(0, column, *heading, &bold)?;
+        sheet.write_string_with_format(0, column, heading, &bold)?;
     }
     for (row, cells) in (1..).zip(rows) {
         for (column, cell) in (0..).zip(cells) {

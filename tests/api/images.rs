@@ -104,7 +104,7 @@ async fn the_log_holds_an_images_hash_and_not_its_bytes() {
 }
 
 /// A PNG of random pixels, which no encoder makes small.
-fn noise(width: u32, height: u32) -> Vec<u8> {
+pub fn noise(width: u32, height: u32) -> Vec<u8> {
     let mut state = 7_u32;
     let image = image::RgbImage::from_fn(width, height, |_, _| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

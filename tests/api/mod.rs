@@ -19,7 +19,7 @@ mod events;
 mod gate;
 mod guessing;
 mod idempotency;
-mod images;
+pub mod images;
 mod limits;
 mod lookups;
 mod low_balance;

@@ -115,6 +115,24 @@ fn a_circle_and_a_missing_arrow_are_found() {
 }
 
 #[test]
+fn pages_know_no_table_and_no_writer() {
+    let others = ["sqlx", "PgPool", "ledger_database", "ledger_projections", "crate::ledger::", "crate::ledger;"];
+    let pages = crates().into_iter().flat_map(|package| package.modules);
+    let pages: Vec<Module> = pages.filter(|module| module.file().starts_with("src/pages/")).collect();
+    assert!(pages.len() > 50, "the pages are elsewhere");
+    let named: Vec<String> = pages
+        .iter()
+        .flat_map(|module| {
+            others.iter().filter(|name| module.text.contains(**name)).map(|name| format!("{}: {name}", module.file()))
+        })
+        .collect();
+    assert!(named.is_empty(), "a page reads and changes through the API alone: {named:?}");
+    let imports = pages.iter().flat_map(|module| module.imports().iter().map(move |import| (module.file(), import)));
+    let imports: Vec<_> = imports.filter(|(_, import)| ["database", "ledger", "projections"].contains(&&*import.layer)).collect();
+    assert!(imports.is_empty(), "{imports:?}");
+}
+
+#[test]
 fn projections_do_not_read_the_log() {
     let is_log = |name: &str| matches!(name.trim_end_matches(|c: char| !c.is_alphanumeric()), "events" | "public.events");
     let projections = crates().into_iter().flat_map(|package| package.modules);

@@ -13,6 +13,7 @@ use super::furnished::PNG;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};
+use crate::support::workbook;
 
 /// Writes a file for an upload.
 fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
@@ -340,7 +341,10 @@ async fn a_difference_leads_to_its_wallet_and_an_auditor_moves_nothing() {
     assert!(page.contains("Wallet balance") && page.contains(&format!("/console/wallets/{}\"", setup.wallet_id)), "{page}");
     let workbook = get("/console/reconciliation.xlsx").await;
     assert!(workbook.headers()["content-disposition"].to_str().unwrap().contains(".xlsx"));
-    assert!(workbook.bytes().await.unwrap().starts_with(b"PK"));
+    let sheets = workbook::sheets(&workbook.bytes().await.unwrap());
+    let differences = sheets.iter().find(|sheet| sheet.name == "Differences").unwrap();
+    assert_eq!(differences.column("kind"), ["WALLET_BALANCE"]);
+    assert_eq!(differences.column("wallet_id"), [setup.wallet_id.to_string()]);
     let csv = get("/console/reconciliation.csv").await.text().await.unwrap();
     assert!(csv.contains("WALLET_BALANCE"), "{csv}");
     let csv = get(&format!("/console/wallets/{}/statement.csv", setup.wallet_id)).await.text().await.unwrap();

@@ -122,6 +122,23 @@ async fn an_admin_sets_up_an_account_and_suspends_it() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_an_account_says_where_blocked_addresses_are() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    blocks::start(node.ledger.pool(), IpAddr::from([203, 0, 113, 7])).await.unwrap();
+    in_browser((1440, 2_000), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.open(&format!("{}/console/accounts/{}", node.url(), setup.client.account_id)).await;
+        browser.sees("so a block of an address belongs to no account").await;
+        browser.click("//main//p/a[text()='Blocked addresses']").await;
+        browser.find("//h1[text()='Blocked addresses']").await;
+        browser.find("//main//tr[contains(., '203.0.113.7')]").await;
+        check(&browser, "the blocks as an auditor sees them").await;
+    })
+    .await;
+}
+
 /// Creates an API key of the account, and revokes it.
 async fn key(browser: &Browser) {
     part(browser, "API keys", "API keys of Birch & Sons").await;

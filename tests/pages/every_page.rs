@@ -19,13 +19,14 @@ const NOTHING: &str = "/portal/nothing-here";
 const OPEN: [&str; 6] =
     ["/portal/login", "/portal/password-reset", "/portal/reset-password", "/portal/accept-invitation", "/console/login", NOTHING];
 /// Routes that answer with something else than a page: files, pictures, streams, and redirects.
-pub const NO_PAGES: [&str; 18] = [
+pub const NO_PAGES: [&str; 19] = [
     "/",
     "/assets/{version}/icon.svg",
     "/assets/{version}/script.js",
     "/assets/{version}/style.css",
     "/console/audit.csv",
     "/console/bank-statements/{id}/matches.csv",
+    "/console/bank-statements/{id}/matches.xlsx",
     "/console/live",
     "/console/orders/{id}/receipt",
     "/console/products/{id}/image/{version}",

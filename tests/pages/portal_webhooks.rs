@@ -1,5 +1,6 @@
 //! Webhooks, deliveries and API keys in the portal.
 
+use ledger_events::webhook::WebhookEventType;
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse;
 
@@ -25,7 +26,8 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         browser.press("Set up a webhook").await;
         browser.find("//h1[text()='New webhook']").await;
         browser.press("What each event looks like").await;
-        for event in ["order.created", "order.delivered", "order.partially_delivered", "order.cancelled"] {
+        for event in WebhookEventType::ALL.map(WebhookEventType::as_str) {
+            browser.find(&format!("//input[@type='checkbox'][@name='events'][@value='{event}']")).await;
             let example = format!("//details[@open]//h3[.='{event}']/following-sibling::pre[1][contains(., '\"{event}\"')]");
             browser.find(&example).await;
         }

@@ -9,6 +9,7 @@ mod moment;
 mod statements;
 mod totals;
 mod wallets;
+mod workbooks;
 
 use std::process::Output;
 

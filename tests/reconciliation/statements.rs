@@ -50,7 +50,7 @@ impl Bank {
         self.node.operator("POST", &format!("{STATEMENTS}/{id}/lines/{line}/decide"), body).await
     }
 
-    fn csv(&self) -> String {
+    pub fn csv(&self) -> String {
         let today = &self.today;
         format!(
             "date,amount,currency,reference,text\n\

@@ -23,6 +23,7 @@ pub mod shop;
 pub mod statements;
 pub mod tree;
 pub mod wait;
+pub mod workbook;
 
 /// Returns the path of a file in the repository where cargo runs the tests. A compiled-in path would not do, because
 /// clones may share build outputs.

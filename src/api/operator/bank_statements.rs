@@ -21,6 +21,7 @@ use crate::access::Operator;
 use crate::api::body::{StrictJson, read};
 use crate::api::error::ApiError;
 use crate::api::fields::{Fields, body};
+use crate::api::operator::reconciliation::wants_workbook;
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Caller, Finance};
@@ -32,7 +33,7 @@ use crate::ledger::commands::{DecideMatch, ImportStatement};
 use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use crate::secrets::seal::Secret;
-use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv};
+use view::{BankStatement, LedgerEntry, MatchStatus, MatchSummary, Matched, MatchedStatement, StatementLine, csv, workbook};
 
 /// Maximum number of unmatched ledger entries in one response.
 const MAX_MISSING: usize = 1_000;
@@ -295,7 +296,9 @@ impl BankStatements {
     /// People's decisions take precedence; everything else follows from the current log, so that the same lines and the
     /// same log give the same result. An entry that was decided to be a line of another statement is not matched again.
     ///
-    /// Returns one page of lines as JSON, or all lines as CSV with `Accept: text/csv`.
+    /// Returns one page of lines as JSON, or all lines as CSV with `Accept: text/csv`, or as a workbook (Office Open XML)
+    /// with `Accept: application/vnd.openxmlformats-officedocument.spreadsheetml.sheet`. The workbook has a sheet for the
+    /// lines, and one for the ledger entries that no line matches.
     #[oai(path = "/reconciliation/statements/:id", method = "get", operation_id = "match_statement")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn get(
@@ -325,6 +328,10 @@ impl BankStatements {
         let summary = MatchSummary::of(&matching);
         if let Some(status) = status.0 {
             matching.lines.retain(|(_, found)| MatchStatus::from(found) == status);
+        }
+        if wants_workbook(&accept) {
+            let file = tokio::task::spawn_blocking(move || workbook::render(matching)).await;
+            return Ok(Matched::Workbook(id.0, file.map_err(ApiError::internal)?.map_err(ApiError::internal)?));
         }
         if Form::wanted(&accept) == Form::Csv {
             return Ok(Matched::Csv(id.0, csv(matching).map_err(ApiError::internal)?));

@@ -30,7 +30,7 @@ const MAX_OF_ACCOUNT: usize = 100_000;
 const MAX_DIFFERENCES: usize = 1_000;
 const MAX_WALLETS: usize = 10_000;
 /// Media type of a workbook (Office Open XML).
-const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+pub(super) const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 impl From<Amount> for Money {
     fn from(amount: Amount) -> Money {
@@ -314,7 +314,7 @@ impl IntoResponse for Reconciled {
 }
 
 /// Returns whether a workbook is the first format in `Accept` that is supported.
-fn wants_workbook(accept: &Accept) -> bool {
+pub(super) fn wants_workbook(accept: &Accept) -> bool {
     let place = accept
         .0
         .iter()
@@ -397,7 +397,7 @@ impl Reconciliation {
             figures::walk_account(pool, &mut report, bounds, account, MAX_OF_ACCOUNT).await?;
         }
         if wants_workbook(&accept) {
-            let workbook = tokio::task::spawn_blocking(move || workbook::render(&report)).await;
+            let workbook = tokio::task::spawn_blocking(move || workbook::render(workbook::of_report(&report))).await;
             return Ok(Reconciled::Workbook(workbook.map_err(ApiError::internal)?.map_err(ApiError::internal)?));
         }
         Ok(match Form::wanted(&accept) {

@@ -1,7 +1,6 @@
 //! Attempts of deliveries to the webhooks of all accounts, by minute and outcome.
 
 use chrono::{DateTime, Utc};
-use ledger_projections::deliveries::AttemptOutcome;
 use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
@@ -18,6 +17,8 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 const PATH: &str = "/console/attempts";
+/// Outcomes of attempts.
+const OUTCOMES: [&str; 4] = ["delivered", "failed", "in_flight", "unknown"];
 /// Number of attempts on a page.
 const ON_PAGE: usize = 50;
 
@@ -77,8 +78,7 @@ async fn list(visit: Visit) -> PageResult {
 fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Response {
     let fields = Filled { form: &visit.query, refusal };
     let any = std::iter::once(("", "Any".to_owned()));
-    let outcomes = AttemptOutcome::ALL.map(|outcome| (outcome.as_str(), words(outcome.as_str())));
-    let outcomes: Vec<(&str, String)> = any.chain(outcomes).collect();
+    let outcomes: Vec<(&str, String)> = any.chain(OUTCOMES.map(|outcome| (outcome, words(outcome)))).collect();
     let body = html! {
         (layout::problem(refusal))
         p {

@@ -24,6 +24,7 @@ pub const EVENTS: [(&str, &str); 10] = [
     ("payout.cancelled", "A payout is cancelled, and the money returns"),
     ("wallet.low_balance", "A balance falls below the amount of its notice"),
 ];
+
 /// The choice of the time for which a replaced secret signs deliveries, too.
 pub fn overlap() -> Markup {
     let times = [("", "Not at all"), ("1", "For 1 hour"), ("24", "For 24 hours"), ("168", "For 7 days")];
@@ -73,5 +74,21 @@ pub fn named(webhooks: &[Webhook], id: i64) -> Markup {
             Some(webhook) => a href={ "/portal/webhooks/" (id) } { (webhook.name) },
             None => { "Webhook " (id) " (deleted)" },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ledger_events::webhook::WebhookEventType;
+
+    use super::*;
+
+    #[test]
+    fn each_type_of_event_is_offered_once() {
+        let offered: BTreeSet<&str> = EVENTS.iter().map(|(event, _)| *event).collect();
+        assert_eq!(offered, BTreeSet::from(WebhookEventType::ALL.map(WebhookEventType::as_str)));
+        assert_eq!(offered.len(), EVENTS.len());
     }
 }

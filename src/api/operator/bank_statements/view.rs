@@ -1,4 +1,6 @@
-//! Views of imported statements and their lines, as JSON and as CSV.
+//! Views of imported statements and their lines, as JSON, as CSV and as a workbook.
+
+pub(super) mod workbook;
 
 use bank_statements::lines::{BankLine, Direction};
 use chrono::NaiveDate;
@@ -11,6 +13,8 @@ use poem_openapi::{ApiResponse, Enum, Object};
 use serde::Serialize;
 
 use crate::api::error::{JSON, documented_header};
+use crate::api::images::binary;
+use crate::api::operator::reconciliation::WORKBOOK;
 use crate::api::reply::{Data, Plural};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::transactions::TransactionType;
@@ -347,16 +351,21 @@ pub(super) fn csv(matching: Matching) -> Result<Vec<u8>, csv::Error> {
 pub(super) enum Matched {
     Json(String),
     Csv(i64, Vec<u8>),
+    Workbook(i64, Vec<u8>),
 }
 
 impl IntoResponse for Matched {
     fn into_response(self) -> Response {
         let response = Response::builder().header(header::VARY, "Accept");
+        let file = |id: i64, extension: &str| format!("attachment; filename=\"statement-{id}.{extension}\"");
         match self {
             Self::Json(body) => response.content_type(JSON).body(body),
             Self::Csv(id, body) => {
                 let response = response.content_type("text/csv; charset=utf-8; header=present");
-                response.header(header::CONTENT_DISPOSITION, format!("attachment; filename=\"statement-{id}.csv\"")).body(body)
+                response.header(header::CONTENT_DISPOSITION, file(id, "csv")).body(body)
+            }
+            Self::Workbook(id, body) => {
+                response.content_type(WORKBOOK).header(header::CONTENT_DISPOSITION, file(id, "xlsx")).body(body)
             }
         }
     }
@@ -370,9 +379,10 @@ impl ApiResponse for Matched {
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<MatchedStatement>::schema_ref() },
             MetaMediaType { content_type: "text/csv", schema: MetaSchemaRef::Inline(Box::new(csv)) },
+            MetaMediaType { content_type: WORKBOOK, schema: binary() },
         ];
         let headers = vec![
-            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV only."),
+            documented_header::<Option<String>>("Content-Disposition", "Suggested file name, for CSV and workbooks only."),
             documented_header::<String>("Vary", "`Accept`"),
         ];
         MetaResponses {

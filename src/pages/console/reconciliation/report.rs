@@ -25,7 +25,7 @@ const MAX_WALLETS: usize = 50;
 /// Largest number of plots, one for each currency.
 const MAX_PLOTS: usize = 3;
 const FIELDS: [&str; 3] = ["from", "to", "account_id"];
-const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+pub(super) const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 /// A report, as `GET /admin/v1/reconciliation` returns it.
 #[derive(Debug, Deserialize)]

@@ -166,7 +166,10 @@ fn summary(visit: &Visit, matched: &Matched, path: &str) -> Markup {
                 a href={ (path) "?status=AMBIGUOUS" } { "show what is ambiguous" } "."
             }
         }
-        p.actions { a.button.plain href={ (path) "/matches.csv?" (visit.query.only(&FILTERS)) } { "Download as CSV" } }
+        p.actions {
+            a.button.plain href={ (path) "/matches.xlsx?" (visit.query.only(&FILTERS)) } { "Download as a spreadsheet" }
+            a.button.plain href={ (path) "/matches.csv?" (visit.query.only(&FILTERS)) } { "Download as CSV" }
+        }
     }
 }
 
