@@ -15,7 +15,7 @@ const ENTER: &str = "\u{e007}";
 ///
 /// The page counts as hidden from now on, so that no live update changes it meanwhile.
 pub async fn walk(browser: &Browser, page: &str) -> usize {
-    // A date has several places for the focus.
+    // A date has four places for the focus, and a time of a day has seven.
     let number = "Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
         document.dispatchEvent(new Event('visibilitychange'));
         for (const details of document.querySelectorAll('main details')) details.open = true;
@@ -29,10 +29,11 @@ pub async fn walk(browser: &Browser, page: &str) -> usize {
             if (controls.has(target)) walked.push([controls.get(target), isFramed, target.outerHTML.slice(0, 200)]);
         });
         document.activeElement.blur();
-        return [shown.length, shown.filter((one) => one.type === 'date').length]";
+        const further = { date: 3, 'datetime-local': 6 };
+        return [shown.length, shown.reduce((sum, one) => sum + (further[one.type] ?? 0), 0)]";
     let found = browser.run(number).await;
-    let [controls, dates] = [0, 1].map(|index| usize::try_from(found[index].as_u64().unwrap()).unwrap());
-    browser.press_keys(&TAB.repeat(controls + 3 * dates)).await;
+    let [controls, further] = [0, 1].map(|index| usize::try_from(found[index].as_u64().unwrap()).unwrap());
+    browser.press_keys(&TAB.repeat(controls + further)).await;
     let walked = browser.run("return walked").await;
     let mut walked = walked.as_array().unwrap().clone();
     walked.dedup_by(|next, last| next[0] == last[0]);

@@ -1,7 +1,6 @@
 //! Reconciliation: the money of a period with its differences, and the statements of banks.
 
 mod lines;
-mod matches;
 mod report;
 mod statement;
 mod statements;
@@ -64,7 +63,7 @@ impl Entry {
 }
 
 pub fn add(site: Site) -> Site {
-    matches::add(lines::add(statement::add(statements::add(report::add(site)))))
+    lines::add(statement::add(statements::add(report::add(site))))
 }
 
 /// Returns whether the visitor may import statements, and decide about their lines.

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
 
+use super::report::WORKBOOK;
 use super::{Entry, Statement, may_decide};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
@@ -104,7 +105,8 @@ impl Line {
 }
 
 pub fn add(site: Site) -> Site {
-    site.get("/console/bank-statements/:id", show).get("/console/bank-statements/:id/matches.csv", download)
+    let site = site.get("/console/bank-statements/:id", show).get("/console/bank-statements/:id/matches.csv", csv);
+    site.get("/console/bank-statements/:id/matches.xlsx", workbook)
 }
 
 async fn show(visit: Visit) -> PageResult {
@@ -117,12 +119,23 @@ async fn show(visit: Visit) -> PageResult {
     }
 }
 
-async fn download(visit: Visit) -> PageResult {
+/// Returns all matches that the query selects, in this format.
+async fn matches(visit: &Visit, id: i64, media_type: &'static str) -> Result<Vec<u8>, Refusal> {
+    let path = format!("/admin/v1/reconciliation/statements/{id}?{}", visit.query.only(&FILTERS));
+    Ok(visit.bytes(&path, media_type).await?.into_bytes())
+}
+
+async fn csv(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
-    let path = format!("/admin/v1/reconciliation/statements/{id}?{}", visit.query.only(&FILTERS));
-    let csv = visit.bytes(&path, "text/csv").await?.into_bytes();
+    let csv = matches(&visit, id, "text/csv").await?;
     Ok(file(&format!("matches-{id}.csv"), "text/csv; charset=utf-8; header=present", csv))
+}
+
+async fn workbook(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let id = visit.id("id")?;
+    Ok(file(&format!("matches-{id}.xlsx"), WORKBOOK, matches(&visit, id, WORKBOOK).await?))
 }
 
 fn page(visit: &Visit, id: i64, matched: Option<Matched>, refusal: Option<&Refusal>) -> Response {
