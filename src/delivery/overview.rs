@@ -142,10 +142,10 @@ pub async fn due(db: impl PgExecutor<'_>, limit: i64) -> Result<Vec<DueWebhook>,
          CROSS JOIN LATERAL
             (SELECT (SELECT count(*) FROM (SELECT FROM delivery_state s
                 WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count = 0
-                  AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS counted)
+                  AND s.next_attempt_at <= now() AND coalesce(s.leased_until, '-infinity') < now() LIMIT $1) AS counted)
               + (SELECT count(*) FROM (SELECT FROM delivery_state s
                 WHERE s.shard_id = webhook.shard_id AND s.webhook_id = webhook.webhook_id AND s.status = 'pending' AND s.attempt_count > 0
-                  AND s.next_attempt_at <= clock_timestamp() AND coalesce(s.leased_until, '-infinity') < clock_timestamp() LIMIT $1) AS counted) AS due) AS waiting
+                  AND s.next_attempt_at <= now() AND coalesce(s.leased_until, '-infinity') < now() LIMIT $1) AS counted) AS due) AS waiting
          WHERE waiting.due > 0 ORDER BY waiting.due DESC, webhook.webhook_id LIMIT $2",
     )
     .bind(MAX_OF_WEBHOOK)

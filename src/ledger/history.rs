@@ -94,8 +94,8 @@ pub async fn position(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Posi
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     pub position: Position,
-    /// Time after which nothing belongs to the point: the requested time, or that of the event after a position. `None` at the
-    /// head, for a position.
+    /// Time after which nothing belongs to the point: the requested time, or the last millisecond before the event after a
+    /// position. `None` at the head, for a position.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
@@ -107,7 +107,11 @@ pub async fn point(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Point, 
     let position = position(pool, shard, as_of).await?;
     let ends_at = match as_of {
         AsOf::Time(time) => Some(time),
-        AsOf::Position(_) => reader::stored_at(pool, shard, &[position + 1]).await?.first().map(|next| next.recorded_at),
+        AsOf::Position(_) => match &*reader::stored_at(pool, shard, &[position, position + 1]).await? {
+            // What the next event makes has its time. Both events may have the same time.
+            [event, next] => Some(event.recorded_at.max(next.recorded_at - TimeDelta::milliseconds(1))),
+            _ => None,
+        },
     };
     Ok(Point { position, ends_at })
 }

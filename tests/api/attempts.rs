@@ -60,17 +60,28 @@ async fn attempts_of_all_accounts_have_their_outcome_and_their_time() {
     assert_eq!(bad["request_id"], delivery["attempts"][0]["request_id"]);
 
     // The counts of the day are those of the list.
-    let day = node.operator("GET", "/operations", Value::Null).await.data(200)["days"][0].clone();
-    let from: DateTime<Utc> = format!("{}T00:00:00Z", day["day"].as_str().unwrap()).parse().unwrap();
-    let until = (from + TimeDelta::days(1)).format("%FT%TZ");
-    let of_day = list(&node, &format!("since={}&until={until}", from.format("%FT%TZ"))).await;
-    assert_eq!((&day["attempts"], &day["delivered"]), (&json!(2), &json!(1)));
-    assert_eq!(of_day["attempts"].as_array().unwrap().len(), 2, "{of_day}");
+    let days = node.operator("GET", "/operations", Value::Null).await.data(200)["days"].clone();
+    let mut counted = (0, 0);
+    for day in days.as_array().unwrap() {
+        let from: DateTime<Utc> = format!("{}T00:00:00Z", day["day"].as_str().unwrap()).parse().unwrap();
+        let until = (from + TimeDelta::days(1)).format("%FT%TZ");
+        let of_day = list(&node, &format!("since={}&until={until}", from.format("%FT%TZ"))).await;
+        let (attempts, delivered) =
+            (outcomes(&of_day).len(), outcomes(&of_day).iter().filter(|one| **one == "delivered").count());
+        assert_eq!((&day["attempts"], &day["delivered"]), (&json!(attempts), &json!(delivered)));
+        counted = (counted.0 + attempts, counted.1 + delivered);
+    }
+    assert_eq!(counted, (2, 1));
     let ended = bad["finished_at"].as_str().unwrap();
     let not_before: Vec<_> = list(&node, &format!("since={ended}")).await["attempts"].as_array().unwrap().clone();
     assert!(not_before.contains(bad), "a period includes its beginning");
     assert!(!list(&node, &format!("until={ended}")).await["attempts"].as_array().unwrap().contains(bad), "and not its end");
     assert_eq!(outcomes(&list(&node, "until=2020-01-01T00:00:00Z").await).len(), 0);
+
+    // A slow attempt belongs to the time of its end.
+    let slow = "UPDATE delivery_attempts SET claimed_at = claimed_at - interval '50 min' WHERE response_status = 500";
+    sql(&node, slow).await;
+    assert!(list(&node, &format!("since={ended}")).await["attempts"].as_array().unwrap().contains(bad));
 
     // An attempt without a recorded end.
     order(&node, &setups[0]).await;
@@ -93,6 +104,13 @@ async fn attempts_of_all_accounts_have_their_outcome_and_their_time() {
     }
     assert_eq!(seen, *list(&node, "").await["attempts"].as_array().unwrap());
     assert_eq!(seen.len(), 3);
+
+    // An attempt without its envelope is left out, and those after it are not.
+    sql(&node, &format!("DELETE FROM webhook_envelopes WHERE event_id = '{}'", seen[0]["event_id"].as_str().unwrap())).await;
+    let first = list(&node, "limit=1").await;
+    assert_eq!(first["attempts"], json!([]));
+    let rest = list(&node, &format!("before={}", first["next_before"].as_str().unwrap())).await;
+    assert_eq!(rest["attempts"].as_array().unwrap()[..], seen[1..]);
 
     // Attempts from before the upgrade have no time of their claim.
     sql(&node, "UPDATE delivery_attempts SET claimed_at = NULL").await;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::{FromRow, PgPool};
-use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, OrderId, Position, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
@@ -15,12 +14,12 @@ use uuid::Uuid;
 use super::model::Attempt;
 use crate::known;
 
-/// Number of attempts that one statement looks at.
-const WINDOW: i64 = 20_000;
+/// Number of attempts that one statement looks at, or a few more that come meanwhile.
+const WINDOW: i64 = 10_000;
 /// Time after which a page begins no further window.
 const MAX_SCAN: Duration = Duration::from_millis(20);
-/// Longest time from a claim to the end of its attempt: the lease of a worker, which is 45 s, and a margin.
-const LONGEST: TimeDelta = TimeDelta::seconds(60);
+/// Longest time from a claim to the end of its attempt: the longest timeout of a delivery, which is an hour, and a margin.
+const LONGEST: TimeDelta = TimeDelta::minutes(62);
 
 /// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +96,20 @@ pub struct AnyAttempt {
     pub webhook_id: WebhookId,
     pub delivery_id: i64,
     pub order_id: OrderId,
-    pub event_type: WebhookEventType,
+    /// Type of the event. A newer release may have written one that this one does not know.
+    pub event_type: String,
     pub event_id: Uuid,
     /// Position of the event in the log of the shard.
     pub position: Position,
     pub outcome: AttemptOutcome,
     pub attempt: Attempt,
+}
+
+/// An attempt of a window.
+struct Found {
     key: AttemptKey,
+    /// `None` if the delivery or its envelope is missing.
+    any: Option<AnyAttempt>,
 }
 
 impl FromRow<'_, PgRow> for AttemptKey {
@@ -112,26 +118,28 @@ impl FromRow<'_, PgRow> for AttemptKey {
     }
 }
 
-impl FromRow<'_, PgRow> for AnyAttempt {
-    fn from_row(row: &PgRow) -> Result<AnyAttempt, sqlx::Error> {
-        let (event_type, outcome): (&str, &str) = (row.try_get("event_type")?, row.try_get("outcome")?);
-        Ok(AnyAttempt {
+impl FromRow<'_, PgRow> for Found {
+    fn from_row(row: &PgRow) -> Result<Found, sqlx::Error> {
+        let key = AttemptKey::from_row(row)?;
+        let Some(account_id) = row.try_get("account_id")? else { return Ok(Found { key, any: None }) };
+        let outcome: &str = row.try_get("outcome")?;
+        let any = AnyAttempt {
             shard_id: row.try_get("shard_id")?,
-            account_id: row.try_get("account_id")?,
+            account_id,
             webhook_id: row.try_get("webhook_id")?,
             delivery_id: row.try_get("delivery_id")?,
             order_id: row.try_get("order_id")?,
-            event_type: known(WebhookEventType::parse(event_type), event_type)?,
+            event_type: row.try_get("event_type")?,
             event_id: row.try_get("event_id")?,
             position: row.try_get("position")?,
             outcome: known(AttemptOutcome::parse(outcome), outcome)?,
             attempt: Attempt::from_row(row)?,
-            key: AttemptKey::from_row(row)?,
-        })
+        };
+        Ok(Found { key, any: Some(any) })
     }
 }
 
-/// A page of attempts, newest first.
+/// A page of attempts, the latest claim first.
 #[derive(Debug)]
 pub struct Attempts {
     pub attempts: Vec<AnyAttempt>,
@@ -155,23 +163,23 @@ pub async fn list_attempts(
     let began = Instant::now();
     let mut attempts: Vec<AnyAttempt> = vec![];
     loop {
+        // The end is read first. So an attempt that comes or goes between the statements is neither repeated nor does it move
+        // the end.
+        let end = end_of_window(pool, filter, before).await?;
         let wanted = limit - attempts.len();
-        let mut found = window(pool, filter, before, wanted).await?;
+        let mut found = window(pool, filter, before, end, wanted).await?;
         let is_full = found.len() > wanted;
         found.truncate(wanted);
-        attempts.append(&mut found);
-        if is_full {
-            return Ok(Attempts { next_before: attempts.last().map(|last| last.key), attempts });
-        }
-        before = end_of_window(pool, filter, before).await?;
-        if before.is_none() || began.elapsed() > MAX_SCAN {
+        before = if is_full { found.last().map(|last| last.key) } else { end };
+        attempts.extend(found.into_iter().filter_map(|found| found.any));
+        if is_full || before.is_none() || began.elapsed() > MAX_SCAN {
             return Ok(Attempts { attempts, next_before: before });
         }
     }
 }
 
-/// Adds the condition of the attempts that a window looks at, and their order.
-fn push_window(query: &mut QueryBuilder<Postgres>, filter: &AttemptFilter, before: Option<AttemptKey>) {
+/// Adds the condition of the attempts that a page looks at.
+fn push_condition(query: &mut QueryBuilder<Postgres>, filter: &AttemptFilter, before: Option<AttemptKey>) {
     query.push(" FROM delivery_attempts WHERE claimed_at IS NOT NULL");
     if let Some(since) = filter.since {
         query.push(" AND claimed_at >= ").push_bind(since.checked_sub_signed(LONGEST).unwrap_or(since));
@@ -184,16 +192,20 @@ fn push_window(query: &mut QueryBuilder<Postgres>, filter: &AttemptFilter, befor
         query.push(" AND claimed_at <= ").push_bind(claimed_at);
         query.push(" AND (claimed_at, request_id) < (").push_bind(claimed_at).push(", ").push_bind(request_id).push(")");
     }
-    query.push(" ORDER BY claimed_at DESC, request_id DESC");
 }
 
-/// Returns the attempts of a window that match, at most one more than wanted.
+/// Order of the attempts.
+const ORDER: &str = " ORDER BY claimed_at DESC, request_id DESC";
+
+/// Returns the attempts of a window that match, at most one more than wanted. The window ends with an attempt, which belongs
+/// to it, or has all attempts that are left.
 async fn window(
     pool: &PgPool,
     filter: &AttemptFilter,
     before: Option<AttemptKey>,
+    end: Option<AttemptKey>,
     wanted: usize,
-) -> Result<Vec<AnyAttempt>, sqlx::Error> {
+) -> Result<Vec<Found>, sqlx::Error> {
     // Few attempts have no recorded end, so only for these another row is read.
     let mut query = QueryBuilder::new(
         "WITH chosen AS MATERIALIZED (
@@ -209,8 +221,13 @@ async fn window(
                  FROM (SELECT shard_id, delivery_id, request_id, attempt, claimed_at, started_at, finished_at, response_status,
                     response_time_ms, error",
     );
-    push_window(&mut query, filter, before);
-    query.push(" LIMIT ").push_bind(WINDOW).push(") AS a) AS looked_at WHERE true");
+    push_condition(&mut query, filter, before);
+    if let Some(AttemptKey { claimed_at, request_id }) = end {
+        query.push(" AND claimed_at >= ").push_bind(claimed_at);
+        query.push(" AND (claimed_at, request_id) >= (").push_bind(claimed_at).push(", ").push_bind(request_id).push(")");
+    }
+    // OFFSET 0 keeps the outcome from being computed more than once.
+    query.push(ORDER).push(") AS a OFFSET 0) AS looked_at WHERE true");
     for (at, condition) in [(filter.since, " >= "), (filter.until, " < ")] {
         if let Some(at) = at {
             query.push(" AND coalesce(finished_at, claimed_at)").push(condition).push_bind(at);
@@ -227,10 +244,10 @@ async fn window(
          SELECT chosen.shard_id, chosen.delivery_id, chosen.request_id, chosen.attempt, chosen.claimed_at, chosen.started_at,
             chosen.finished_at, chosen.response_status, chosen.response_time_ms, chosen.error, chosen.outcome,
             chosen.outcome = 'in_flight' AS is_in_flight, of.account_id, of.webhook_id, of.order_id, of.event_type, of.event_id, of.position
-         FROM chosen CROSS JOIN LATERAL
+         FROM chosen LEFT JOIN LATERAL
             (SELECT d.account_id, d.webhook_id, d.order_id, d.event_type, d.event_id, e.position FROM deliveries d
              JOIN webhook_envelopes e ON e.shard_id = d.shard_id AND e.event_id = d.event_id
-             WHERE d.shard_id = chosen.shard_id AND d.id = chosen.delivery_id OFFSET 0) AS of
+             WHERE d.shard_id = chosen.shard_id AND d.id = chosen.delivery_id OFFSET 0) AS of ON true
          ORDER BY chosen.claimed_at DESC, chosen.request_id DESC",
     );
     query.build_query_as().fetch_all(pool).await
@@ -243,8 +260,8 @@ async fn end_of_window(
     before: Option<AttemptKey>,
 ) -> Result<Option<AttemptKey>, sqlx::Error> {
     let mut query = QueryBuilder::new("SELECT claimed_at, request_id");
-    push_window(&mut query, filter, before);
-    query.push(" OFFSET ").push_bind(WINDOW - 1).push(" LIMIT 1");
+    push_condition(&mut query, filter, before);
+    query.push(ORDER).push(" OFFSET ").push_bind(WINDOW - 1).push(" LIMIT 1");
     query.build_query_as().fetch_optional(pool).await
 }
 

@@ -23,6 +23,8 @@ pub struct DeliveryHistory {
     pub created_at: DateTime<Utc>,
     pub status: String,
     pub attempt_count: i16,
+    /// Time of the successful attempt.
+    pub delivered_at: Option<DateTime<Utc>>,
     /// Time at which the next attempt is due. `None` unless the delivery is pending.
     pub next_attempt_at: Option<DateTime<Utc>>,
     #[sqlx(skip)]
@@ -30,20 +32,22 @@ pub struct DeliveryHistory {
 }
 
 impl DeliveryHistory {
-    /// Returns the delivery as it was at a time; `None` before it was created. An attempt that had not ended then is in flight.
+    /// Returns the delivery as it was at a time; `None` before it was created. An attempt that ended later is in flight. One
+    /// without a recorded end stays as it is.
     ///
-    /// A delivery without later attempts has its present status: the time at which it was switched off is not kept.
+    /// A delivery without later attempts has its present status, unless it was delivered later: the time at which it was switched
+    /// off is not kept.
     pub fn as_of(mut self, at: DateTime<Utc>) -> Option<DeliveryHistory> {
         if self.created_at > at {
             return None;
         }
-        let has_ended = |attempt: &Attempt| attempt.finished_at.is_some_and(|ended| ended <= at);
-        let is_as_now = |attempt: &Attempt| attempt.started_at <= at && (attempt.finished_at.is_none() || has_ended(attempt));
-        if self.attempts.iter().all(is_as_now) {
+        let ends_later = |attempt: &Attempt| attempt.finished_at.is_some_and(|ended| ended > at);
+        let is_later = |attempt: &Attempt| attempt.started_at > at || ends_later(attempt);
+        if !self.attempts.iter().any(is_later) && self.delivered_at.is_none_or(|delivered| delivered <= at) {
             return Some(self);
         }
         self.attempts.retain(|attempt| attempt.started_at <= at);
-        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.finished_at.is_some() && !has_ended(attempt)) {
+        for attempt in self.attempts.iter_mut().filter(|attempt| ends_later(attempt)) {
             let &mut Attempt { attempt: number, request_id, started_at, .. } = attempt;
             let (finished_at, response_status, response_time_ms, error) = (None, None, None, None);
             *attempt = Attempt {
@@ -59,8 +63,10 @@ impl DeliveryHistory {
         }
         let is_delivered = self.attempts.iter().any(|attempt| matches!(attempt.response_status, Some(200..=299)));
         self.status = if is_delivered { "delivered" } else { "pending" }.to_owned();
-        let ended = self.attempts.iter().filter(|attempt| attempt.finished_at.is_some()).count();
-        self.attempt_count = i16::try_from(ended).unwrap_or(i16::MAX);
+        self.delivered_at = self.delivered_at.filter(|delivered| *delivered <= at);
+        // Earlier attempts may have been deleted, or counted without a recorded end.
+        let used = |attempt: &Attempt| if attempt.finished_at.is_some() { attempt.attempt } else { attempt.attempt - 1 };
+        self.attempt_count = self.attempts.iter().map(used).max().unwrap_or_default();
         self.next_attempt_at = None;
         Some(self)
     }
@@ -72,7 +78,7 @@ pub const MAX_ROWS: i64 = 1_000;
 /// Lists the deliveries of an order's events, oldest first.
 pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<Vec<DeliveryHistory>, sqlx::Error> {
     let mut told: Vec<DeliveryHistory> = sqlx::query_as(
-        "SELECT d.id, d.event_id, d.webhook_id, d.replay_id, d.event_type, d.created_at, s.status, s.attempt_count,
+        "SELECT d.id, d.event_id, d.webhook_id, d.replay_id, d.event_type, d.created_at, s.status, s.attempt_count, s.delivered_at,
             CASE WHEN s.status = 'pending' THEN s.next_attempt_at END AS next_attempt_at
          FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
          WHERE d.shard_id = $1 AND d.order_id = $2 AND d.account_id =
@@ -144,6 +150,7 @@ mod tests {
             created_at: at(0),
             status: "delivered".to_owned(),
             attempt_count: 2,
+            delivered_at: Some(at(7)),
             next_attempt_at: None,
             attempts: vec![attempt(1, 500, Some("HTTP 500")), attempt(2, 200, None)],
         }
@@ -164,5 +171,15 @@ mod tests {
         assert_eq!(seen(3), of("pending", 1, &[(Some(500), false)]));
         assert_eq!(seen(6), of("pending", 1, &[(Some(500), false), (None, true)]));
         assert_eq!(seen(7), of("delivered", 2, &[(Some(500), false), (Some(200), false)]));
+    }
+
+    #[test]
+    fn a_past_delivery_without_its_first_attempts_was_not_delivered_yet() {
+        let at = |second| DateTime::<Utc>::UNIX_EPOCH + TimeDelta::seconds(second);
+        let without = DeliveryHistory { attempts: vec![], ..delivery() }.as_of(at(3)).unwrap();
+        assert_eq!((&*without.status, without.attempt_count, without.delivered_at), ("pending", 0, None));
+        let mut second = delivery();
+        second.attempts.remove(0);
+        assert_eq!(second.as_of(at(6)).unwrap().attempt_count, 1, "the second attempt is in flight");
     }
 }

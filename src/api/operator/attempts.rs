@@ -14,7 +14,6 @@ use crate::api::principal::Caller;
 use crate::api::reply::Reply;
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, time};
-use crate::api::webhooks::Event;
 
 /// Outcome of an attempt.
 ///
@@ -66,7 +65,7 @@ struct AttemptOfAny {
     /// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and wallets.
     order_id: i64,
     /// Type of the event.
-    event_type: Event,
+    event_type: String,
     /// ID of the event.
     event_id: String,
     /// Shard whose log has the event.
@@ -89,7 +88,7 @@ impl From<AnyAttempt> for AttemptOfAny {
             webhook_url_id: any.webhook_id.0,
             delivery_id: any.delivery_id,
             order_id: any.order_id.0,
-            event_type: any.event_type.into(),
+            event_type: any.event_type,
             event_id: any.event_id.to_string(),
             shard_id: any.shard_id,
             position: any.position,
@@ -100,7 +99,7 @@ impl From<AnyAttempt> for AttemptOfAny {
     }
 }
 
-/// A page of attempts, newest first.
+/// A page of attempts, the latest first.
 #[derive(Object, Serialize)]
 struct AttemptPage {
     /// Attempts of this page. It can be empty although older attempts follow.
@@ -115,9 +114,10 @@ pub struct Attempts;
 impl Attempts {
     /// List delivery attempts of all accounts
     ///
-    /// Returns the attempts of deliveries to the webhooks of all accounts, newest first. An attempt belongs to the time at which
-    /// it ended, as in the counts by minute and by day of `GET /admin/v1/operations`, or to its start if it has no recorded
-    /// outcome. A page ends after a bounded scan, so continue until `next_before` is null. Retention removes old attempts.
+    /// Returns the attempts of deliveries to the webhooks of all accounts, in the order in which nodes took them up, the latest
+    /// first. A period has the attempts that ended in it, as in the counts by day of `GET /admin/v1/operations`, or that were
+    /// taken up in it if they have no recorded outcome. A page ends after a bounded scan, so continue until `next_before` is
+    /// null. Retention removes old attempts, and those from before migration 0054 are left out.
     #[oai(path = "/attempts", method = "get", operation_id = "list_attempts")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(

@@ -82,8 +82,8 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
     let body = html! {
         (layout::problem(refusal))
         p {
-            "Attempts of all nodes to deliver events to the webhooks of all accounts, the newest first. The plots of "
-            a href="/console/operations" { "operations" } " count them when they end."
+            "Attempts of all nodes to deliver events to the webhooks of all accounts. Those that a node took up last come first. A \
+             period has those that ended in it, as the plots of " a href="/console/operations" { "operations" } " count them."
         }
         (table::filters(PATH, &html! {
             (fields.select("outcome", "Outcome", &outcomes, ""))
@@ -101,8 +101,8 @@ fn content(query: &Form, part: &Part) -> Markup {
         @if !part.attempts.is_empty() { (rows(&part.attempts)) }
         @else if part.next_before.is_some() { p.quiet { "No attempt of this part matches. Look at older ones." } }
         @else if has_filter { (table::empty("No attempt matches these filters.", Some((PATH, "Show all attempts")))) }
-        @else { (table::empty("No node has attempted a delivery yet. It needs a webhook, and an order.", None)) }
-        (table::parts(PATH, query, &html! { "Retention removes old attempts." }, part.next_before.as_deref()))
+        @else { (table::empty("No attempt is listed yet. It needs a webhook, and an order.", None)) }
+        (table::parts(PATH, query, &html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." }, part.next_before.as_deref()))
     }
 }
 

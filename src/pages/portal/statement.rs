@@ -47,10 +47,17 @@ pub fn add(site: Site) -> Site {
 
 async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let (id, now) = (visit.id("id")?, Utc::now());
+    // All parts of a statement end at one time.
+    let now = visit.query.text("until").and_then(|text| text.parse().ok()).map_or_else(Utc::now, |until| Utc::now().min(until));
+    let id = visit.id("id")?;
     let form = chosen(&visit.query, now);
     match load(&visit, id, &form, now).await {
-        Ok(statement) => Ok(page(&visit, id, &form, Some(&statement), None)),
+        Ok(statement) => {
+            let until = ("until".to_owned(), rfc3339(now));
+            let form =
+                Form::from_pairs(form.pairs().iter().filter(|(name, _)| name != "until").cloned().chain([until]).collect());
+            Ok(page(&visit, id, &form, Some(&statement), None))
+        }
         Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, id, &form, None, Some(refusal)), refusal)),
     }
 }
@@ -123,7 +130,7 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
             ("Debits", sum(&sums.total_debits, "type=DEBIT")),
             ("Closing balance", amount(&sums.closing_balance)),
         ]))
-        @if transactions.items.is_empty() { (table::empty("Nothing moved in this period.", None)) }
+        @if transactions.total == 0 { (table::empty("Nothing moved in this period.", None)) }
         @else {
             @if transactions.pages > 1 {
                 p.notice.wait {
