@@ -8,7 +8,7 @@ use super::crawl::crawl;
 use crate::support::node::Node;
 
 /// Sentences without a link, because the page has the form itself, somebody else acts, or nothing is to be done.
-const WITHOUT_LINK: [&str; 18] = [
+const WITHOUT_LINK: [&str; 19] = [
     "You have no wallet yet. The operators of the service open one for each currency.",
     "The catalogue is empty. The operators of the service add products.",
     "You have no beneficiary yet. A payout goes to a beneficiary, so add one first.",
@@ -22,6 +22,7 @@ const WITHOUT_LINK: [&str; 18] = [
     "Nothing was erased in this shard.",
     "The log of this shard has no checkpoint yet. A node with the role projector signs it.",
     "Nothing was delivered to this account yet. It needs a webhook, and an order.",
+    "No attempt is listed yet. It needs a webhook, and an order.",
     "The account has no wallet yet. It needs one in each currency in which it orders.",
     "The account has no webhook. Its people set one up in the portal, its programs through the API.",
     "The account has not ordered anything yet. Its people order in the portal, its programs through the API.",
