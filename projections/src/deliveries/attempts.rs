@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::{FromRow, PgPool};
@@ -16,8 +15,8 @@ use crate::known;
 
 /// Number of attempts that one statement looks at, or a few more that come meanwhile.
 const WINDOW: i64 = 10_000;
-/// Time after which a page begins no further window.
-const MAX_SCAN: Duration = Duration::from_millis(20);
+/// Number of windows after which a page ends.
+const MAX_WINDOWS: usize = 2;
 /// Longest time from a claim to the end of its attempt: the longest timeout of a delivery, which is an hour, and a margin.
 const LONGEST: TimeDelta = TimeDelta::minutes(62);
 
@@ -160,9 +159,8 @@ pub async fn list_attempts(
     mut before: Option<AttemptKey>,
     limit: usize,
 ) -> Result<Attempts, sqlx::Error> {
-    let began = Instant::now();
     let mut attempts: Vec<AnyAttempt> = vec![];
-    loop {
+    for _ in 0..MAX_WINDOWS {
         // The end is read first. So an attempt that comes or goes between the statements is neither repeated nor does it move
         // the end.
         let end = end_of_window(pool, filter, before).await?;
@@ -172,10 +170,11 @@ pub async fn list_attempts(
         found.truncate(wanted);
         before = if is_full { found.last().map(|last| last.key) } else { end };
         attempts.extend(found.into_iter().filter_map(|found| found.any));
-        if is_full || before.is_none() || began.elapsed() > MAX_SCAN {
-            return Ok(Attempts { attempts, next_before: before });
+        if is_full || before.is_none() {
+            break;
         }
     }
+    Ok(Attempts { attempts, next_before: before })
 }
 
 /// Adds the condition of the attempts that a page looks at.
