@@ -170,7 +170,7 @@ pub async fn list_attempts(
         found.truncate(wanted);
         before = if is_full { found.last().map(|last| last.key) } else { end };
         attempts.extend(found.into_iter().filter_map(|found| found.any));
-        if is_full || before.is_none() {
+        if attempts.len() >= limit || is_full || before.is_none() {
             break;
         }
     }
