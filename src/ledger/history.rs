@@ -108,7 +108,7 @@ pub async fn point(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Point, 
     let ends_at = match as_of {
         AsOf::Time(time) => Some(time),
         AsOf::Position(_) => match &*reader::stored_at(pool, shard, &[position, position + 1]).await? {
-            // What the next event makes has its time. Both events may have the same time.
+            // Records that the next event makes have its time. Both events may have the same time.
             [event, next] => Some(event.recorded_at.max(next.recorded_at - TimeDelta::milliseconds(1))),
             _ => None,
         },

@@ -115,7 +115,7 @@ impl Cluster {
             ("db-1.example.com", address(number)),
             ("db-1", format!("db-{number}")),
             ("etcd-1.example.com:2379,etcd-2.example.com:2379,etcd-3.example.com:2379", format!("{}:2379", address(ETCD))),
-            // What deploy/high-availability.md says of Patroni before 3.0.3, which Debian 12 has. Later ones also do it.
+            // Patroni before 3.0.3, which Debian 12 has, needs this: deploy/high-availability.md.
             ("etcd3:", "etcd:".to_owned()),
             ("/var/lib/postgresql/15/main", home.join("data").display().to_string()),
             ("/var/lib/postgresql/.pgpass-patroni", home.join("pgpass").display().to_string()),
