@@ -108,7 +108,7 @@ impl From<deliveries::Attempt> for HistoryAttempt {
             attempt: attempt.attempt,
             request_id: attempt.request_id.to_string(),
             started_at: attempt.started_at.into(),
-            outcome: timeline::outcome(&attempt).to_owned(),
+            outcome: attempt.outcome().as_str().to_owned(),
             response_status: attempt.response_status,
             response_time_ms: attempt.response_time_ms,
             error: attempt.error,

@@ -7,7 +7,7 @@ use ledger_database::PgPool;
 use ledger_events::replay::NO_REPLAY;
 use ledger_events::wallet::Direction;
 use ledger_events::{OrderId, Position, ShardId, WalletId};
-use ledger_projections::deliveries::Attempt;
+use ledger_projections::deliveries::{Attempt, AttemptOutcome};
 use ledger_projections::wallets;
 use owo_colors::OwoColorize;
 use serde_json::json;
@@ -203,10 +203,10 @@ fn print_delivery(delivery: &TimelineDelivery, output: &Output) -> std::io::Resu
 }
 
 fn came_of(attempt: &Attempt) -> String {
-    let outcome = match timeline::outcome(attempt) {
-        "in_flight" => "in flight".to_owned(),
-        "unknown" => "outcome unknown, repeated under the same number".yellow().to_string(),
-        outcome => by_outcome(outcome == "delivered", outcome),
+    let outcome = match attempt.outcome() {
+        AttemptOutcome::InFlight => "in flight".to_owned(),
+        AttemptOutcome::Unknown => "outcome unknown, repeated under the same number".yellow().to_string(),
+        outcome => by_outcome(outcome == AttemptOutcome::Delivered, outcome.as_str()),
     };
     let status = attempt.response_status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
     let took = attempt.response_time_ms.map(|took| format!(" in {took} ms")).unwrap_or_default();

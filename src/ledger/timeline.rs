@@ -315,14 +315,3 @@ fn description(order: &Order, event: &OrderEvent) -> String {
         }
     }
 }
-
-/// Returns the outcome of an attempt: `delivered`, `failed`, `in_flight`, or `unknown` if its worker ended before the
-/// attempt did.
-pub fn outcome(attempt: &deliveries::Attempt) -> &'static str {
-    match (attempt.finished_at, attempt.response_status) {
-        (None, _) if attempt.is_in_flight => "in_flight",
-        (None, _) => "unknown",
-        (Some(_), Some(200..=299)) => "delivered",
-        (Some(_), _) => "failed",
-    }
-}

@@ -10,8 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
 
-use super::model::Attempt;
-use crate::known;
+use super::model::{Attempt, AttemptOutcome};
 
 /// Number of attempts that one statement looks at, or a few more that come meanwhile.
 const WINDOW: i64 = 10_000;
@@ -19,35 +18,6 @@ const WINDOW: i64 = 10_000;
 const MAX_WINDOWS: usize = 2;
 /// Longest time from a claim to the end of its attempt: the longest timeout of a delivery, which is an hour, and a margin.
 const LONGEST: TimeDelta = TimeDelta::minutes(62);
-
-/// Outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// The endpoint answered with a 2xx status.
-    Delivered,
-    Failed,
-    /// The attempt was sent, and its outcome may still arrive.
-    InFlight,
-    /// The node that made the attempt has not recorded its outcome.
-    Unknown,
-}
-
-impl AttemptOutcome {
-    pub const ALL: [AttemptOutcome; 4] = [Self::Delivered, Self::Failed, Self::InFlight, Self::Unknown];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::InFlight => "in_flight",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<AttemptOutcome> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
-    }
-}
 
 /// Attempt before which a page begins. As text, the milliseconds of its claim and its request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +70,6 @@ pub struct AnyAttempt {
     pub event_id: Uuid,
     /// Position of the event in the log of the shard.
     pub position: Position,
-    pub outcome: AttemptOutcome,
     pub attempt: Attempt,
 }
 
@@ -121,7 +90,6 @@ impl FromRow<'_, PgRow> for Found {
     fn from_row(row: &PgRow) -> Result<Found, sqlx::Error> {
         let key = AttemptKey::from_row(row)?;
         let Some(account_id) = row.try_get("account_id")? else { return Ok(Found { key, any: None }) };
-        let outcome: &str = row.try_get("outcome")?;
         let any = AnyAttempt {
             shard_id: row.try_get("shard_id")?,
             account_id,
@@ -131,7 +99,6 @@ impl FromRow<'_, PgRow> for Found {
             event_type: row.try_get("event_type")?,
             event_id: row.try_get("event_id")?,
             position: row.try_get("position")?,
-            outcome: known(AttemptOutcome::parse(outcome), outcome)?,
             attempt: Attempt::from_row(row)?,
         };
         Ok(Found { key, any: Some(any) })
@@ -205,7 +172,7 @@ async fn window(
     end: Option<AttemptKey>,
     wanted: usize,
 ) -> Result<Vec<Found>, sqlx::Error> {
-    // Few attempts have no recorded end, so only for these another row is read.
+    // The outcome is that of `Attempt::outcome`. Few attempts have no recorded end, so only for these another row is read.
     let mut query = QueryBuilder::new(
         "WITH chosen AS MATERIALIZED (
             SELECT * FROM
@@ -241,7 +208,7 @@ async fn window(
     query.push(
         ")
          SELECT chosen.shard_id, chosen.delivery_id, chosen.request_id, chosen.attempt, chosen.claimed_at, chosen.started_at,
-            chosen.finished_at, chosen.response_status, chosen.response_time_ms, chosen.error, chosen.outcome,
+            chosen.finished_at, chosen.response_status, chosen.response_time_ms, chosen.error,
             chosen.outcome = 'in_flight' AS is_in_flight, of.account_id, of.webhook_id, of.order_id, of.event_type, of.event_id, of.position
          FROM chosen LEFT JOIN LATERAL
             (SELECT d.account_id, d.webhook_id, d.order_id, d.event_type, d.event_id, e.position FROM deliveries d
@@ -278,11 +245,5 @@ mod tests {
         {
             assert_eq!(wrong.parse::<AttemptKey>(), Err(NoAttemptKey), "{wrong}");
         }
-    }
-
-    #[test]
-    fn an_outcome_has_one_name() {
-        assert_eq!(AttemptOutcome::ALL.map(|outcome| AttemptOutcome::parse(outcome.as_str())), AttemptOutcome::ALL.map(Some));
-        assert_eq!(AttemptOutcome::parse("lost"), None);
     }
 }

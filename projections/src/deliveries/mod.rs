@@ -30,11 +30,11 @@ use uuid::Uuid;
 
 use crate::ProjectionError;
 use crate::state::{self, Read};
-pub use attempts::{AnyAttempt, AttemptFilter, AttemptKey, AttemptOutcome, Attempts, list_attempts};
+pub use attempts::{AnyAttempt, AttemptFilter, AttemptKey, Attempts, list_attempts};
 use envelopes::EnvelopeRow;
 pub use envelopes::{Past, payload};
 pub use history::{DeliveryHistory, of_order};
-pub use model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, Retry};
+pub use model::{Attempt, AttemptOutcome, Delivery, DeliveryFilter, DeliveryStatus, Retry};
 pub use read::{find, list, list_by, owner, retryable};
 pub use statistics::{Statistics, statistics};
 pub use write::{

@@ -45,6 +45,42 @@ pub struct Attempt {
     pub is_in_flight: bool,
 }
 
+/// Outcome of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The endpoint answered with a 2xx status.
+    Delivered,
+    Failed,
+    /// The attempt was sent, and its outcome may still arrive.
+    InFlight,
+    /// The node that made the attempt has not recorded its outcome.
+    Unknown,
+}
+
+impl AttemptOutcome {
+    pub const ALL: [AttemptOutcome; 4] = [Self::Delivered, Self::Failed, Self::InFlight, Self::Unknown];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::InFlight => "in_flight",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Attempt {
+    pub fn outcome(&self) -> AttemptOutcome {
+        match (self.finished_at, self.response_status) {
+            (None, _) if self.is_in_flight => AttemptOutcome::InFlight,
+            (None, _) => AttemptOutcome::Unknown,
+            (Some(_), Some(200..=299)) => AttemptOutcome::Delivered,
+            (Some(_), _) => AttemptOutcome::Failed,
+        }
+    }
+}
+
 /// Status of a delivery, as the worker recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {

@@ -92,7 +92,7 @@ impl From<AnyAttempt> for AttemptOfAny {
             event_id: any.event_id.to_string(),
             shard_id: any.shard_id,
             position: any.position,
-            outcome: any.outcome.into(),
+            outcome: any.attempt.outcome().into(),
             finished_at: any.attempt.finished_at.map(Into::into),
             attempt: any.attempt.into(),
         }
