@@ -52,24 +52,21 @@ async fn show(visit: Visit) -> PageResult {
     let id = visit.id("id")?;
     let form = chosen(&visit.query, now);
     match load(&visit, id, &form, now).await {
-        Ok(statement) => {
-            let until = ("until".to_owned(), rfc3339(now));
-            let form =
-                Form::from_pairs(form.pairs().iter().filter(|(name, _)| name != "until").cloned().chain([until]).collect());
-            Ok(page(&visit, id, &form, Some(&statement), None))
-        }
+        Ok(statement) => Ok(page(&visit, id, &form, Some(&statement), None)),
         Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, id, &form, None, Some(refusal)), refusal)),
     }
 }
 
-/// Returns the days of the query, or those of this month if there are none.
+/// Returns the days of the query, or those of this month if there are none, and the time at which all parts end.
 fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
-    if query.text("from").or(query.text("to")).is_some() {
-        return query.clone();
+    let mut days = ["from", "to"].map(|name| query.text(name).map(ToOwned::to_owned));
+    if days == [None, None] {
+        let today = now.date_naive();
+        days = [today.with_day(1).unwrap_or(today), today].map(|day| Some(day.to_string()));
     }
-    let today = now.date_naive();
-    let first = today.with_day(1).unwrap_or(today);
-    Form::from_pairs(vec![("from".to_owned(), first.to_string()), ("to".to_owned(), today.to_string())])
+    let [from, to] = days;
+    let fields = [("from", from), ("to", to), ("until", Some(rfc3339(now)))];
+    Form::from_pairs(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
 /// Returns a period as a query of the API with these names.
