@@ -19,6 +19,7 @@ use super::state::{State, Tag};
 use super::webhooks;
 use crate::delivery;
 use crate::delivery::days::DeliveryDay;
+use crate::ledger::reader;
 
 /// Largest number of days of statistics.
 pub const MAX_STATISTICS_DAYS: i64 = 92;
@@ -139,7 +140,9 @@ impl Statistics {
         let mut tx = page::snapshot(&state.read_pool()).await?;
         let today = today(&mut tx).await?;
         let midnights = midnights(today, days);
-        let before = page_anchors::orders_before_each(&mut tx, shard, account, &midnights).await?;
+        let head = reader::head(&mut *tx, shard).await?;
+        let begins = reader::first_at_each(&mut tx, shard, &midnights, head).await?;
+        let before = page_anchors::orders_before_each(&mut tx, shard, account, &begins).await?;
         let first = midnights.first().map_or(today, DateTime::date_naive);
         let moved = totals::spend(&mut tx, shard, account, first).await?;
         tx.commit().await?;

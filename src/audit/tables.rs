@@ -209,8 +209,9 @@ impl Table {
         size: i64,
     ) -> Result<Option<String>, sqlx::Error> {
         let Table { name, key, key_type, .. } = self;
+        // Without the name of the table, the order would be that of the text in the result, which no index has.
         let sql = format!(
-            "SELECT {key}::text FROM {folded}.{name} WHERE shard_id = $1 AND {key} > $2::text::{key_type} ORDER BY {key} OFFSET $3 LIMIT 1"
+            "SELECT {key}::text FROM {folded}.{name} WHERE shard_id = $1 AND {key} > $2::text::{key_type} ORDER BY {name}.{key} OFFSET $3 LIMIT 1"
         );
         // Safe: every name is a constant, as in `differing`.
         sqlx::query_scalar(AssertSqlSafe(sql)).bind(shard).bind(after).bind(size - 1).fetch_optional(conn).await

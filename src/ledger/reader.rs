@@ -399,31 +399,42 @@ pub async fn position_at(pool: &PgPool, shard: ShardId, time: DateTime<Utc>) -> 
     replanned(find).await
 }
 
-/// Returns the position of the first event at or after a time, in a log that ends at `head`. Times never decrease with
-/// position, so a bisection reads few events. It is one statement, however long the log is. If positions are missing, the
-/// next existing one is used.
+/// Returns the position of the first event at or after a time, like [`first_at_each`].
 pub async fn first_at(
     conn: &mut PgConnection,
     shard: ShardId,
     time: DateTime<Utc>,
     head: Position,
 ) -> Result<Position, sqlx::Error> {
+    let positions = first_at_each(conn, shard, &[time], head).await?;
+    positions.first().copied().ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Returns the position of the first event at or after each of these times, in a log that ends at `head`. Times never decrease
+/// with position, so a bisection reads few events. It is one statement, however long the log is. If positions are missing, the
+/// next existing one is used.
+pub async fn first_at_each(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    times: &[DateTime<Utc>],
+    head: Position,
+) -> Result<Vec<Position>, sqlx::Error> {
     sqlx::query_scalar(
-        "WITH RECURSIVE search (low, high) AS (
-            SELECT 1::bigint, $3::bigint + 1
+        "WITH RECURSIVE search (nr, time, low, high) AS (
+            SELECT nr, time, 1::bigint, $3::bigint + 1 FROM unnest($2::timestamptz[]) WITH ORDINALITY AS wanted (time, nr)
             UNION ALL
-            SELECT CASE WHEN is_before THEN found + 1 ELSE low END, CASE WHEN is_before THEN high ELSE middle END
-            FROM (SELECT low, high, middle, next.position AS found,
-                    coalesce(next.recorded_at < $2 AND next.position < high, false) AS is_before
-                  FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM search WHERE low < high) AS half
+            SELECT nr, time, CASE WHEN is_before THEN found + 1 ELSE low END, CASE WHEN is_before THEN high ELSE middle END
+            FROM (SELECT nr, time, low, high, middle, next.position AS found,
+                    coalesce(next.recorded_at < time AND next.position < high, false) AS is_before
+                  FROM (SELECT nr, time, low, high, low + (high - low) / 2 AS middle FROM search WHERE low < high) AS half
                   LEFT JOIN LATERAL (SELECT e.position, e.recorded_at FROM events e WHERE e.shard_id = $1 AND e.position >= half.middle
                     ORDER BY e.position LIMIT 1) AS next ON true) AS step
          )
-         SELECT low FROM search WHERE low >= high",
+         SELECT low FROM search WHERE low >= high ORDER BY nr",
     )
     .bind(shard)
-    .bind(time)
+    .bind(times)
     .bind(head)
-    .fetch_one(conn)
+    .fetch_all(conn)
     .await
 }

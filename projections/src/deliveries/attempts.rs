@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::model::{Attempt, AttemptOutcome};
 
 /// Number of attempts that one statement looks at, or a few more that come meanwhile.
-const WINDOW: i64 = 10_000;
+const WINDOW: i64 = 5_000;
 /// Number of windows after which a page ends.
 const MAX_WINDOWS: usize = 2;
 /// Longest time from a claim to the end of its attempt: the longest timeout of a delivery, which is an hour, and a margin.

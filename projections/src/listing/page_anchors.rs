@@ -173,29 +173,26 @@ pub async fn orders_before(
     .await
 }
 
-/// Counts the orders that an account placed before each of these times, like [`orders_before`]. Returns the counts in the
-/// order of the times.
+/// Counts the orders that an account placed before each of these positions. Returns the counts in the order of the positions.
 pub async fn orders_before_each(
     conn: &mut PgConnection,
     shard: ShardId,
     account: AccountId,
-    times: &[DateTime<Utc>],
+    positions: &[Position],
 ) -> Result<Vec<i64>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT coalesce(low.ordinal, 0) + o.n FROM unnest($3::timestamptz[]) WITH ORDINALITY AS t (at, nr)
-         LEFT JOIN LATERAL (SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND created_at < t.at
-            ORDER BY created_at DESC, ordinal DESC LIMIT 1) AS low ON true
-         LEFT JOIN LATERAL (SELECT key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND ordinal > coalesce(low.ordinal, 0)
-            ORDER BY ordinal LIMIT 1) AS high ON true
+        "SELECT coalesce(low.ordinal, 0) + o.n FROM unnest($3::bigint[]) WITH ORDINALITY AS t (position, nr)
+         LEFT JOIN LATERAL (SELECT ordinal, key FROM order_marks WHERE shard_id = $1 AND account_id = $2 AND key < t.position
+            ORDER BY key DESC LIMIT 1) AS low ON true
          CROSS JOIN LATERAL
             (SELECT count(*) AS n FROM orders
-             WHERE shard_id = $1 AND account_id = $2 AND status = ANY($4) AND placed_position > coalesce(low.key, 0)
-               AND placed_position <= coalesce(high.key, 9223372036854775807) AND created_at < t.at) AS o
+             WHERE shard_id = $1 AND account_id = $2 AND status = ANY($4)
+               AND placed_position > coalesce(low.key, 0) AND placed_position < t.position) AS o
          ORDER BY t.nr",
     )
     .bind(shard)
     .bind(account)
-    .bind(times)
+    .bind(positions)
     .bind(any_status())
     .fetch_all(conn)
     .await

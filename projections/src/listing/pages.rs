@@ -112,7 +112,7 @@ pub async fn counted(conn: &mut PgConnection, shard: ShardId) -> Result<(Positio
 pub async fn orders_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
-    product: Option<ProductId>,
+    product: ProductId,
     status: Option<OrderStatus>,
     moves: &[Move],
 ) -> Result<i64, sqlx::Error> {
@@ -121,7 +121,7 @@ pub async fn orders_of_all(
     query.push("SELECT product_id, status, orders FROM order_counts WHERE shard_id = ").push_bind(shard);
     query.push(" UNION ALL SELECT * FROM unnest(").push_bind(products).push("::bigint[], ").push_bind(statuses);
     query.push("::text[], ").push_bind(orders).push("::bigint[])) AS counts WHERE true");
-    page::equals(&mut query, "product_id", product);
+    page::equals(&mut query, "product_id", Some(product));
     page::equals(&mut query, "status", status.map(OrderStatus::as_str));
     query.build_query_scalar().persistent(false).fetch_one(conn).await
 }

@@ -1,4 +1,4 @@
-//! An account's orders of one status, split into segments from one page anchor to the next. The segments give the
+//! The orders of one status, split into segments from one page anchor of their account to the next. The segments give the
 //! number of orders within dates and the start of a page, without counting up to it.
 //!
 //! Run all queries of this module in one snapshot, as in [`super::pages`].
@@ -6,9 +6,10 @@
 use std::ops::Range;
 
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, ShardId};
+use ledger_events::order::OrderStatus;
+use ledger_events::{AccountId, Position, ShardId};
 
-use super::moves::{Columns, Uncounted};
+use super::moves::{Columns, Move, Uncounted};
 
 /// A segment: the orders of a status at positions after `after` and up to `upto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,49 @@ async fn count(
     .bind(status)
     .bind(within.0)
     .bind(within.1)
+    .persistent(false)
+    .fetch_one(conn)
+    .await
+}
+
+/// Counts the orders of a status of all accounts that were placed within these positions. Of each account, it sums the segments
+/// from the first page anchor within the positions to the last one, and counts the others by the index.
+pub async fn count_of_all(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    status: OrderStatus,
+    within: &Range<Position>,
+    moves: &[Move],
+) -> Result<i64, sqlx::Error> {
+    let of_status = moves.iter().filter(|one| one.status == status);
+    let Columns { accounts, placed_positions, orders, .. } = Columns::new(of_status);
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(of_account.orders), 0)::bigint FROM (
+            SELECT CASE WHEN anchor.first = anchor.last THEN 0 ELSE
+                (SELECT coalesce(sum(c.orders), 0) FROM order_mark_counts c
+                 WHERE c.shard_id = $1 AND c.account_id = a.id AND c.status = $2 AND c.after >= anchor.first AND c.after < anchor.last)
+                + (SELECT coalesce(sum(m.orders), 0) FROM unnest($5::bigint[], $6::bigint[], $7::bigint[]) AS m (account_id, placed_position, orders)
+                   WHERE m.account_id = a.id AND m.placed_position > anchor.first AND m.placed_position <= anchor.last) END
+                + CASE WHEN anchor.first <= $3 THEN 0 ELSE
+                    (SELECT count(*) FROM orders
+                     WHERE shard_id = $1 AND account_id = a.id AND status = $2 AND placed_position > $3 AND placed_position <= anchor.first) END
+                + (SELECT count(*) FROM orders
+                   WHERE shard_id = $1 AND account_id = a.id AND status = $2 AND placed_position > anchor.last AND placed_position < $4) AS orders
+            FROM accounts a CROSS JOIN LATERAL (SELECT
+                coalesce((SELECT key FROM order_marks WHERE shard_id = $1 AND account_id = a.id AND key > $3 AND key < $4
+                          ORDER BY key LIMIT 1), $3) AS first,
+                coalesce((SELECT key FROM order_marks WHERE shard_id = $1 AND account_id = a.id AND key > $3 AND key < $4
+                          ORDER BY key DESC LIMIT 1), $3) AS last
+                OFFSET 0) AS anchor
+            WHERE a.shard_id = $1) AS of_account",
+    )
+    .bind(shard)
+    .bind(status.as_str())
+    .bind(within.start - 1)
+    .bind(within.end)
+    .bind(accounts)
+    .bind(placed_positions)
+    .bind(orders)
     .persistent(false)
     .fetch_one(conn)
     .await

@@ -65,16 +65,16 @@ impl OrderFilter {
         self.reference_code.is_some() || self.client_reference.is_some()
     }
 
-    /// Returns the statuses of the orders that match.
-    fn statuses(&self) -> Vec<OrderStatus> {
-        self.status.map_or(OrderStatus::ALL.to_vec(), |status| vec![status])
-    }
-
     /// Returns whether a page within these bounds may need the counts of orders. A short period is counted without them.
     pub fn needs_counts(&self, bounds: &ListBounds, thresholds: &Thresholds) -> bool {
         let is_short = self.account_id.is_none() && bounds.positions().0 <= thresholds.skipped;
         (self.product_id.is_some() || self.status.is_some()) && !is_short
     }
+}
+
+/// Returns the status of a filter, or all statuses without one.
+fn statuses(status: Option<OrderStatus>) -> Vec<OrderStatus> {
+    status.map_or(OrderStatus::ALL.to_vec(), |status| vec![status])
 }
 
 /// Begins the snapshot in which [`list`] runs.
@@ -188,11 +188,16 @@ async fn list_of_all(
     page: Page,
     uncounted: &Uncounted,
 ) -> Result<Listed<Order>, sqlx::Error> {
-    let statuses = filter.statuses();
+    let statuses = statuses(filter.status);
     let total = match (filter.product_id, filter.status, uncounted) {
         (None, None, _) => page_anchors::orders_of_all(&mut *conn, shard, &bounds.placed).await?,
         (product, _, Uncounted::Unknown) => count_of_all(&mut *conn, shard, (product, &statuses), &bounds.placed).await?,
-        (_, _, Uncounted::Moves(moves)) => count_fewest_of_all(&mut *conn, shard, filter, bounds, moves).await?,
+        (None, Some(status), Uncounted::Moves(moves)) => {
+            segments::count_of_all(&mut *conn, shard, status, &bounds.placed, moves).await?
+        }
+        (Some(product), status, Uncounted::Moves(moves)) => {
+            count_fewest_of_all(&mut *conn, shard, (product, status), bounds, moves).await?
+        }
     };
     let listed = bounds.placed.start..bounds.placed.end.min(bounds.page_before);
     let mut select = QueryBuilder::new(Order::select());
@@ -236,36 +241,25 @@ async fn count_of_all(
     count.build_query_scalar().persistent(false).fetch_one(conn).await
 }
 
-/// Counts the orders of a product or of a status within the bounds. Of the orders that this takes one by one, the stored counts
-/// tell the number, so it takes the fewest: those of the list, those outside its bounds, or those of other statuses.
+/// Counts the orders of a product within the bounds. Of the orders that this takes one by one, the stored counts tell the
+/// number, so it takes the fewest: those within the bounds, or those outside.
 async fn count_fewest_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
-    filter: &OrderFilter,
+    (product, status): (ProductId, Option<OrderStatus>),
     bounds: &ListBounds,
     moves: &[Move],
 ) -> Result<i64, sqlx::Error> {
-    let (product, status, statuses) = (filter.product_id, filter.status, filter.statuses());
+    let statuses = statuses(status);
+    let wanted = (Some(product), &*statuses);
     let ListBounds { placed, end, .. } = bounds;
-    let wanted = pages::orders_of_all(&mut *conn, shard, product, status, moves).await?;
-    let others = match (product, status) {
-        (None, Some(_)) => Some(pages::orders_of_all(&mut *conn, shard, None, None, moves).await? - wanted),
-        _ => None,
-    };
-    // Orders times positions can exceed 64 bits.
-    let work = |orders: i64, positions: i64| i128::from(orders) * i128::from(positions);
     let (within, outside) = bounds.positions();
-    let of_list = work(wanted, within).min(work(wanted, outside));
-    if others.is_some_and(|others| work(others, within) < of_list) {
-        let others: Vec<_> = OrderStatus::ALL.into_iter().filter(|status| !statuses.contains(status)).collect();
-        let all = page_anchors::orders_of_all(&mut *conn, shard, placed).await?;
-        return Ok(all - count_of_all(conn, shard, (None, &others), placed).await?);
-    }
     if within < outside {
-        return count_of_all(conn, shard, (product, &statuses), placed).await;
+        return count_of_all(conn, shard, wanted, placed).await;
     }
-    let older = count_of_all(&mut *conn, shard, (product, &statuses), &(0..placed.start)).await?;
-    Ok(wanted - older - count_of_all(conn, shard, (product, &statuses), &(placed.end..*end)).await?)
+    let all = pages::orders_of_all(&mut *conn, shard, product, status, moves).await?;
+    let older = count_of_all(&mut *conn, shard, wanted, &(0..placed.start)).await?;
+    Ok(all - older - count_of_all(conn, shard, wanted, &(placed.end..*end)).await?)
 }
 
 /// Lists the order with a given reference. A reference identifies one order of an account.

@@ -17,19 +17,18 @@ pub async fn money_positions(
     most: usize,
 ) -> Result<Option<Vec<Position>>, sqlx::Error> {
     let search = Search { shard, account, range, limit: i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1) };
-    let mut positions: Vec<Position> = vec![];
-    let (mut orders, mut payouts): (Vec<OrderId>, Vec<PayoutId>) = (vec![], vec![]);
-    for wallet in search.wallets(conn).await? {
-        let Some(movements) = search.movements(conn, wallet).await? else { return Ok(None) };
-        for Movement { position, order, payout } in movements {
-            positions.push(position);
-            orders.extend(order);
-            payouts.extend(payout);
-        }
-        if positions.len() > most {
-            return Ok(None);
-        }
+    let known = search.wallets(conn).await?;
+    let Some(mut movements) = search.movements(conn, &known).await? else { return Ok(None) };
+    // This reads a row of each movement, so it comes after the end of a search for too many.
+    let further = search.wallets_of_movements(conn, &known).await?;
+    let Some(of_further) = search.movements(conn, &further).await? else { return Ok(None) };
+    movements.extend(of_further);
+    if movements.len() > most {
+        return Ok(None);
     }
+    let mut positions: Vec<Position> = movements.iter().map(|movement| movement.position).collect();
+    let mut orders: Vec<OrderId> = movements.iter().filter_map(|movement| movement.order).collect();
+    let mut payouts: Vec<PayoutId> = movements.iter().filter_map(|movement| movement.payout).collect();
     orders.extend(search.placed_orders(conn).await?);
     payouts.extend(search.requested_payouts(conn).await?);
     for (stream_type, mut ids) in [("order", numbers(orders)), ("payout", numbers(payouts))] {
@@ -64,48 +63,68 @@ struct Movement {
 }
 
 impl Search {
-    /// Returns the wallets that any row connects to the account.
+    /// Returns the account's wallets by their own rows and by the totals of days.
     async fn wallets(&self, conn: &mut PgConnection) -> Result<Vec<WalletId>, sqlx::Error> {
-        let (after, upto) = self.range;
         sqlx::query_scalar(
             "SELECT id FROM wallets WHERE shard_id = $1 AND account_id = $2
-         UNION SELECT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2
-         UNION (SELECT wallet_id FROM wallet_transactions
-            WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND position <= $4 LIMIT $5)",
+             UNION SELECT wallet_id FROM daily_totals WHERE shard_id = $1 AND account_id = $2",
+        )
+        .bind(self.shard)
+        .bind(self.account)
+        .fetch_all(conn)
+        .await
+    }
+
+    /// Returns the wallets that only rows of movements connect to the account.
+    async fn wallets_of_movements(&self, conn: &mut PgConnection, known: &[WalletId]) -> Result<Vec<WalletId>, sqlx::Error> {
+        let (after, upto) = self.range;
+        sqlx::query_scalar(
+            "SELECT DISTINCT wallet_id FROM
+                (SELECT wallet_id FROM wallet_transactions
+                 WHERE shard_id = $1 AND account_id = $2 AND position > $3 AND position <= $4 LIMIT $5) AS moved
+             WHERE wallet_id <> ALL ($6)",
         )
         .bind(self.shard)
         .bind(self.account)
         .bind(after)
         .bind(upto)
         .bind(self.limit)
+        .bind(known)
         .fetch_all(conn)
         .await
     }
 
-    /// Returns the account's events of a wallet, or none if the wallet has too many events to read.
-    async fn movements(&self, conn: &mut PgConnection, wallet: WalletId) -> Result<Option<Vec<Movement>>, sqlx::Error> {
+    /// Returns the account's events of these wallets, or none if there are too many to read.
+    async fn movements(&self, conn: &mut PgConnection, wallets: &[WalletId]) -> Result<Option<Vec<Movement>>, sqlx::Error> {
         let (after, upto) = self.range;
-        let first = first_version_after(conn, self.shard, wallet, after).await?;
-        let end = first_version_after(conn, self.shard, wallet, upto).await?;
-        // Do not read too many events only to count them.
-        if end - first >= self.limit {
-            return Ok(None);
+        let mut movements = vec![];
+        for &wallet in wallets {
+            let first = first_version_after(conn, self.shard, wallet, after).await?;
+            let end = first_version_after(conn, self.shard, wallet, upto).await?;
+            // Do not read too many events only to count them.
+            if end - first >= self.limit {
+                return Ok(None);
+            }
+            let rows: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
+                "SELECT position, data->>'order_id', data->>'payout_id' FROM events
+                 WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
+                    AND metadata->>'account_id' = $5 ORDER BY version LIMIT $6",
+            )
+            .bind(self.shard)
+            .bind(wallet)
+            .bind(first)
+            .bind(end)
+            .bind(self.account.to_string())
+            .bind(self.limit)
+            .fetch_all(&mut *conn)
+            .await?;
+            let movement = |(position, order, payout)| Movement { position, order: id(order), payout: id(payout) };
+            movements.extend(rows.into_iter().map(movement));
+            if i64::try_from(movements.len()).is_ok_and(|found| found >= self.limit) {
+                return Ok(None);
+            }
         }
-        let rows: Vec<(Position, Option<String>, Option<String>)> = sqlx::query_as(
-            "SELECT position, data->>'order_id', data->>'payout_id' FROM events
-             WHERE shard_id = $1 AND stream_type = 'wallet' AND stream_id = $2 AND version >= $3 AND version < $4
-                AND metadata->>'account_id' = $5 ORDER BY version LIMIT $6",
-        )
-        .bind(self.shard)
-        .bind(wallet)
-        .bind(first)
-        .bind(end)
-        .bind(self.account.to_string())
-        .bind(self.limit)
-        .fetch_all(conn)
-        .await?;
-        let movement = |(position, order, payout)| Movement { position, order: id(order), payout: id(payout) };
-        Ok(Some(rows.into_iter().map(movement).collect()))
+        Ok(Some(movements))
     }
 
     /// Returns the account's orders that were placed by the end of the range.

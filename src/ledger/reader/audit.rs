@@ -9,11 +9,12 @@ use sqlx::{Postgres, QueryBuilder};
 
 use super::{Stored, select_events};
 
-/// Number of positions in the first window of a page. A frequent actor or account fills the page from it.
-const FIRST_WINDOW: i64 = 10_000;
-/// Factor by which each window is longer than the one after it, and the largest length of a window.
-const GROWTH: i64 = 4;
-const MAX_WINDOW: i64 = 640_000;
+/// Number of positions in the first window of a page, which is read row by row. A frequent actor or account fills the page
+/// from it.
+const FIRST_WINDOW: i64 = 2_500;
+/// Largest factor by which a window is longer than the one after it, and the largest length of a window.
+const MAX_GROWTH: i64 = 16;
+const MAX_WINDOW: i64 = 10_000_000;
 /// Time after which a page begins no further window.
 const MAX_SCAN: Duration = Duration::from_millis(500);
 
@@ -165,16 +166,25 @@ pub async fn page(
             true => within_ranges(pool, shard, (after, upto), criteria, left).await?,
             false => criteria.select("shard_id", shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
         };
-        let is_full = found.len() >= left;
+        let (is_full, growth) = (found.len() >= left, growth(found.len(), left));
         events.extend(found);
         if is_full {
             let next_before = events.last().map(|last: &Stored| last.position).filter(|last| *last > from);
             return Ok(Page { events, next_before });
         }
         upto = after;
-        window = window.saturating_mul(GROWTH).min(MAX_WINDOW);
+        window = window.saturating_mul(growth).min(MAX_WINDOW);
     }
     Ok(Page { events, next_before: (upto >= from).then_some(upto + 1) })
+}
+
+/// Returns the factor by which the next window is longer, after one with this many of the wanted events. At the same density,
+/// the next window has about twice the events that are left. Each window reads the whole index, so few windows are best. A
+/// window with too many events reads their ranges in vain.
+fn growth(found: usize, wanted: usize) -> i64 {
+    let left = wanted.saturating_sub(found);
+    let factor = (2 * left).checked_div(found).and_then(|factor| i64::try_from(factor).ok());
+    factor.unwrap_or(MAX_GROWTH).clamp(2, MAX_GROWTH)
 }
 
 /// Reads a window by the filters of the index `events_by_actor`. Only a bitmap scan reads the index, and the server cannot
@@ -212,6 +222,12 @@ mod tests {
     fn every_reveal_is_a_type_of_the_log() {
         let known: BTreeSet<&str> = Event::types().map(|(_, name, _)| name).collect();
         assert!(REVEALS.iter().all(|name| known.contains(name)));
+    }
+
+    #[test]
+    fn a_window_grows_by_what_is_missing() {
+        let growth = |found| growth(found, 50);
+        assert_eq!([0, 1, 6, 10, 25, 49].map(growth), [MAX_GROWTH, MAX_GROWTH, 14, 8, 2, 2]);
     }
 
     #[test]
