@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench faults -- 500` sets the number of faults. `LEDGER_FAULT_SEED` repeats a run.
 
-#![allow(dead_code)] // it uses only some of the tests' support
+#![allow(dead_code, unused_imports)] // it uses only some of the tests' support
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/faults/mod.rs"]

@@ -8,10 +8,10 @@ use transparency_log::quorum::Quorum;
 
 use super::kept::kept;
 use super::succeeds;
-use crate::support::history::REFUNDED_AGAIN;
 use crate::support::ledger::SHARD;
 use crate::support::postgres::database;
 use crate::support::shop::Shop;
+use crate::support::tampering::REFUNDED_AGAIN;
 use crate::support::tree::Tree;
 
 #[tokio::test(flavor = "multi_thread")]

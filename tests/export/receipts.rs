@@ -10,8 +10,8 @@ use transparency_log::merkle::MerkleError;
 use transparency_log::quorum::Quorum;
 
 use super::kept::kept;
-use crate::support::history::revealed;
 use crate::support::ledger::SHARD;
+use crate::support::tampering::revealed;
 use crate::support::tree::key;
 
 /// A receipt combined with a checkpoint that it was not made for: the proof fails, although the log has signed that

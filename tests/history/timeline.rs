@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 use webhook_client::receiver::{Receiver, ReceiverResponse};
 
-use crate::support::history::revealed;
 use crate::support::ledger::MASTER_KEY;
 use crate::support::node::{Node, Setup};
 use crate::support::program::{program, run, write_private};
 use crate::support::shop::{self, DEADLINE, receiver};
+use crate::support::tampering::revealed;
 
 async fn send(node: &Node, receiver: &Receiver) -> u64 {
     shop::worker(&node.options, receiver, DEADLINE).once().await.unwrap().recorded

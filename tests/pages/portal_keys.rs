@@ -90,10 +90,12 @@ async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
         browser.press("Deliver again what failed or was missed").await;
         browser.sees("There was no replay of this webhook yet.").await;
         check(&browser, "no replays").await;
+        assert_eq!(browser.run("return isFollowed").await, true);
         browser.fill("Since", "some day").await;
         browser.press("Count the events").await;
         browser.find("//*[@role='alert']").await;
         browser.logs_refusal(400).await;
+        assert_eq!(browser.run("return isFollowed").await, false, "a refused page is not read again");
         browser.fill("Since", "2026-01-01").await;
         browser.press("Count the events").await;
         browser.sees("1 event").await;

@@ -11,9 +11,9 @@ use rewards_ledger::reconciliation::{Checked, Period, report, walk_account, walk
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use crate::support::history::revealed;
 use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
+use crate::support::tampering::revealed;
 
 /// Missing rows are reported. The log's events are found anyway, and nothing sound is reported as wrong.
 #[tokio::test(flavor = "multi_thread")]

@@ -7,8 +7,8 @@ use serde_json::json;
 use sqlx::Connection;
 
 use super::{reconcile, report, text};
-use crate::support::history::{REFUNDED_AGAIN, revealed};
 use crate::support::shop::{SHARD, Shop};
+use crate::support::tampering::{REFUNDED_AGAIN, revealed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_history_adds_up() {

@@ -18,9 +18,9 @@ use transparency_log::checkpoint::Trust;
 use transparency_log::merkle::{Frontier, leaf_hash};
 
 use super::report;
-use crate::support::history::revealed;
 use crate::support::node::{Node, Setup};
 use crate::support::shop::{SHARD, Shop};
+use crate::support::tampering::revealed;
 use crate::support::{ledger, tree};
 
 fn decimal(value: &Value) -> Decimal {

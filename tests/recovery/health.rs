@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{order, switch, webhook};
-use crate::support::history::tamper;
 use crate::support::node::Node;
 use crate::support::postgres;
 use crate::support::program::{Program, run};
 use crate::support::shop::SHARD;
+use crate::support::tampering::tamper;
 use crate::support::wait::{until, until_true};
 
 #[tokio::test]

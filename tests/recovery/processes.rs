@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool};
 use webhook_client::receiver::ReceiverResponse;
 
-use crate::support::history::tamper;
 use crate::support::postgres;
 use crate::support::program::{OPERATOR_TOKEN, Program, run};
 use crate::support::shop::receiver;
+use crate::support::tampering::tamper;
 use crate::support::wait::{until, until_true};
 
 /// Keeps every replay from continuing after its first delivery, as if no time passed.

@@ -1,5 +1,7 @@
 //! A node of the service in this process: the API on a loopback port, with a separate database.
 
+mod people;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +9,11 @@ use ledger_database::PgConnectOptions;
 use ledger_events::approval::ApprovalLimits;
 use ledger_events::{OrderId, UserId};
 use reqwest::{Method, RequestBuilder};
+use rewards_ledger::access::Sessions;
 use rewards_ledger::access::open_id::{OpenId, OpenIdSettings};
 use rewards_ledger::access::rate_limits::RateLimits;
-use rewards_ledger::access::sessions::Login;
-use rewards_ledger::access::{Role, Sessions};
 use rewards_ledger::api::{self, Surface};
 use rewards_ledger::delivery::retention::RetentionSettings;
-use rewards_ledger::ledger::commands::{Command, IssueOperatorToken};
 use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::feed::FeedWaiters;
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
@@ -33,10 +33,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::documented;
-use super::ledger::{execute, keyring, run};
+use super::ledger::{execute, keyring};
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
 use super::tree::{self, Tree};
+
+pub use people::{Client, ConsoleUser, PASSWORD, Setup, User};
 
 /// A running node, which ends when this value is dropped.
 #[derive(Debug)]
@@ -107,48 +109,6 @@ impl TestResponse {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
-}
-
-/// An API key and its secret.
-#[derive(Clone, Debug)]
-pub struct Client {
-    pub account_id: i64,
-    pub credential_id: i64,
-    pub key: String,
-    pub secret: String,
-}
-
-/// A user of an account, with the session of a login.
-#[derive(Clone, Debug)]
-pub struct User {
-    pub id: i64,
-    pub account_id: i64,
-    pub email: String,
-    pub access_token: String,
-    pub refresh_token: String,
-    /// Cookie header value, as a browser sends it.
-    pub cookie: String,
-}
-
-/// An operator's user, with a session of the console.
-#[derive(Clone, Debug)]
-pub struct ConsoleUser {
-    pub id: i64,
-    pub email: String,
-    /// Cookie header value, as a browser sends it.
-    pub cookie: String,
-}
-
-/// Password of every user.
-pub const PASSWORD: &str = "correct horse battery staple";
-
-/// An account that can order. It has a credential, a wallet in EUR with 1,000.00, a product with the face values
-/// 10.00 and 25.00, and three vouchers of 10.00.
-#[derive(Debug)]
-pub struct Setup {
-    pub client: Client,
-    pub wallet_id: i64,
-    pub product_id: i64,
 }
 
 /// Properties of a node that most tests leave as they are.
@@ -344,28 +304,6 @@ impl Node {
         self.send(with_json(request, &body)).await
     }
 
-    /// Creates an operator with this role and returns its token.
-    pub async fn token(&self, role: Role) -> Secret {
-        let token = random_secret();
-        run(&self.ledger, Command::IssueOperatorToken(IssueOperatorToken::of(role.as_str(), role, &token))).await;
-        token
-    }
-
-    /// Creates an operator's user with this role, who has signed in.
-    pub async fn console_user(&self, role: Role) -> ConsoleUser {
-        let email = format!("{}@example.com", random_secret().expose());
-        let user = json!({"email": email, "password": PASSWORD, "role": role.as_str()});
-        let created = self.operator("POST", "/operators", user).await.data(201);
-        let signed_in = self.console_login(&email, PASSWORD, None).await;
-        signed_in.data(200);
-        ConsoleUser { id: created["id"].as_i64().unwrap(), email, cookie: signed_in.cookie() }
-    }
-
-    /// Signs in to the console.
-    pub async fn console_login(&self, email: &str, password: &str, otp: Option<&str>) -> TestResponse {
-        self.anyone("POST", "/admin/auth/login", json!({"email": email, "password": password, "otp": otp})).await
-    }
-
     /// Builds an operator's request, to which a body can be added.
     pub fn by_operator(&self, method: &str, path: &str) -> RequestBuilder {
         self.request(method, &format!("/admin/v1{path}")).bearer_auth(self.token.expose())
@@ -387,49 +325,6 @@ impl Node {
         self.send(with_json(self.by(client, "POST", path).header("Idempotency-Key", key), body)).await
     }
 
-    pub async fn account(&self, name: &str) -> Client {
-        let account = self.operator("POST", "/accounts", json!({"name": name})).await.data(201);
-        self.credential(account["id"].as_i64().unwrap()).await
-    }
-
-    pub async fn credential(&self, account_id: i64) -> Client {
-        self.restricted(account_id, json!({})).await
-    }
-
-    /// Issues an API key with these restrictions.
-    pub async fn restricted(&self, account_id: i64, mut restrictions: Value) -> Client {
-        restrictions["name"] = json!("main");
-        let issued = self.operator("POST", &format!("/accounts/{account_id}/credentials"), restrictions).await.data(201);
-        let text = |name: &str| issued[name].as_str().unwrap().to_owned();
-        Client { account_id, credential_id: issued["id"].as_i64().unwrap(), key: text("api_key"), secret: text("api_secret") }
-    }
-
-    /// Creates a user of an account, with a session that was started without the login API.
-    pub async fn user(&self, account_id: i64, role: &str) -> User {
-        let email = format!("{}@example.com", random_secret().expose());
-        let user = json!({"email": email, "password": PASSWORD, "role": role});
-        let created = self.operator("POST", &format!("/accounts/{account_id}/users"), user).await.data(201);
-        self.session(created["id"].as_i64().unwrap(), account_id, &email).await
-    }
-
-    /// Starts another session of the user.
-    pub async fn again(&self, user: &User) -> User {
-        self.session(user.id, user.account_id, &user.email).await
-    }
-
-    async fn session(&self, id: i64, account_id: i64, email: &str) -> User {
-        let login = Login::new(email, Secret::new(PASSWORD), [127, 0, 0, 1].into());
-        let (granted, cookie) = self.sessions.log_in(login).await.unwrap();
-        User {
-            id,
-            account_id,
-            email: email.to_owned(),
-            access_token: granted.access_token.expose().to_owned(),
-            refresh_token: granted.refresh_token.expose().to_owned(),
-            cookie: format!("__Host-portal={}", cookie.expose()),
-        }
-    }
-
     /// Sends a request with an access token, to any path.
     pub async fn bearer(&self, token: &str, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(with_json(self.request(method, path).bearer_auth(token), &body)).await
@@ -449,21 +344,6 @@ impl Node {
     /// Returns the URL of the node, which is the origin of its portal.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    pub async fn setup(&self) -> Setup {
-        let client = self.account("Acme").await;
-        let path = format!("/accounts/{}/wallets", client.account_id);
-        let wallet = self.operator("POST", &path, json!({"currency": "EUR"})).await.data(201);
-        let wallet_id = wallet["id"].as_i64().unwrap();
-        let funding = json!({"amount": "1000.00", "reference": format!("opening of {wallet_id}")});
-        self.operator("POST", &format!("/wallets/{wallet_id}/fund"), funding).await.data(201);
-        let product = self.operator("POST", "/products", product("Acme Card")).await.data(201);
-        let product_id = product["id"].as_i64().unwrap();
-        let vouchers: Vec<Value> = (1..=3).map(|n| json!({"card_number": format!("card-{n}"), "pin": "pin-1"})).collect();
-        let stock = json!({"denomination": "10.00", "vouchers": vouchers});
-        self.operator("POST", &format!("/products/{product_id}/vouchers"), stock).await.data(200);
-        Setup { client, wallet_id, product_id }
     }
 
     /// Connects as superuser.

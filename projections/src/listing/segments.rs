@@ -109,7 +109,7 @@ async fn count(
 
 /// Counts the orders of a status of all accounts that were placed within these positions. Of each account, it sums the segments
 /// from the first page anchor within the positions to the last one, and counts the others by the index.
-pub async fn count_of_all(
+pub async fn orders_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
     status: OrderStatus,

@@ -193,10 +193,10 @@ async fn list_of_all(
         (None, None, _) => page_anchors::orders_of_all(&mut *conn, shard, &bounds.placed).await?,
         (product, _, Uncounted::Unknown) => count_of_all(&mut *conn, shard, (product, &statuses), &bounds.placed).await?,
         (None, Some(status), Uncounted::Moves(moves)) => {
-            segments::count_of_all(&mut *conn, shard, status, &bounds.placed, moves).await?
+            segments::orders_of_all(&mut *conn, shard, status, &bounds.placed, moves).await?
         }
         (Some(product), status, Uncounted::Moves(moves)) => {
-            count_fewest_of_all(&mut *conn, shard, (product, status), bounds, moves).await?
+            count_product_of_all(&mut *conn, shard, (product, status), bounds, moves).await?
         }
     };
     let listed = bounds.placed.start..bounds.placed.end.min(bounds.page_before);
@@ -243,7 +243,7 @@ async fn count_of_all(
 
 /// Counts the orders of a product within the bounds. Of the orders that this takes one by one, the stored counts tell the
 /// number, so it takes the fewest: those within the bounds, or those outside.
-async fn count_fewest_of_all(
+async fn count_product_of_all(
     conn: &mut PgConnection,
     shard: ShardId,
     (product, status): (ProductId, Option<OrderStatus>),

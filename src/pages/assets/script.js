@@ -180,7 +180,7 @@ for (const stop of document.querySelectorAll("button[data-stop]")) stop.hidden =
 proceed(document);
 // A page that refuses its address would refuse it again.
 const isRefused = performance.getEntriesByType("navigation")[0]?.responseStatus >= 400;
-const live = isRefused ? null : document.querySelector("[data-live]");
-isFollowed = Boolean(live) && "EventSource" in window;
+const live = document.querySelector("[data-live]");
+isFollowed = Boolean(live) && !isRefused && "EventSource" in window;
 if (isFollowed) follow(live.dataset.live);
 improve(document);

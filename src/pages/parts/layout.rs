@@ -156,7 +156,7 @@ pub fn error_page(path: &str, status: StatusCode, error: &Value) -> String {
 }
 
 /// Renders the mark of a page that shows changes while it is open. A page that answers a form has none, because its address
-/// cannot be read again.
+/// cannot be read again. The script ignores the mark of a page that refuses its address.
 pub fn live(visit: &Visit) -> Markup {
     html! { @if visit.is_read() { div data-live=(frame(visit.path()).live) {} } }
 }
