@@ -1,9 +1,12 @@
 //! Products, product categories, and deliveries of voucher stock.
 
+mod stock;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
+pub use stock::{StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersVoided};
 
 /// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
 ///
@@ -183,30 +186,6 @@ impl ImageType {
     }
 }
 
-/// An addition of vouchers to the stock. The vault stores their sealed codes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VoucherStockLoaded {
-    pub denomination: Money,
-    pub accepted: i32,
-    pub duplicates: i32,
-}
-
-/// A withdrawal of vouchers from the stock. No order gets them any more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VouchersVoided {
-    /// References of the vouchers.
-    pub vouchers: Vec<String>,
-    /// Salted hash of the reason. The vault keeps the reason under the position of this event.
-    pub reason_hash: String,
-}
-
-/// A new threshold for a warning about low stock. `least` is `None` to remove the threshold.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StockThresholdSet {
-    pub denomination: Money,
-    pub least: Option<i32>,
-}
-
 /// State of a product: the fold of its stream, and the row of the table `products`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product<Text = String> {
@@ -269,7 +248,10 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         (Some(product), _) => product,
     };
     match event {
-        ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) | ProductEvent::VouchersVoided(_) => {}
+        ProductEvent::ProductAdded(_)
+        | ProductEvent::VoucherStockLoaded(_)
+        | ProductEvent::VouchersVoided(_)
+        | ProductEvent::VoucherExpirySet(_) => {}
         // Clients do not see the threshold, so the product counts as unchanged.
         ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
         ProductEvent::ProductChanged(e) => {
@@ -293,6 +275,7 @@ crate::codec::stream_events! {
         ProductImageSet = 1,
         VoucherStockLoaded = 1,
         VouchersVoided = 1,
+        VoucherExpirySet = 1,
         StockThresholdSet = 1,
     }
 }

@@ -55,7 +55,7 @@ enum Admin {
     /// Set the discounts of an account
     #[command(subcommand)]
     Discount(Discount),
-    /// Load and void vouchers, and show the stock of a product
+    /// Load, void and expire vouchers, and show the stock of a product
     #[command(subcommand)]
     Stock(stock::Stock),
     /// List, show, and cancel orders of any account

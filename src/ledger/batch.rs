@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use ledger_events::{AccountId, CredentialId, Event, Metadata, Moment, OrderId, Position, ShardId, UserId};
 use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
@@ -81,6 +81,8 @@ pub struct PendingWrites {
     pub claims: Vec<(i64, OrderId)>,
     /// Vouchers that no order may get any more.
     pub voided: Vec<i64>,
+    /// Vouchers, and their new last day.
+    pub expiries: Vec<(i64, NaiveDate)>,
     pub erased: Vec<Erasable>,
 }
 

@@ -61,6 +61,7 @@ pub enum CommandResult {
     Product(Product),
     Stock(StockLoaded),
     StockVoided(StockVoided),
+    StockExpiry(StockExpiry),
     Charge(Charge),
     Order(Box<OrderView>),
     Webhook(WebhookView),
@@ -125,6 +126,16 @@ pub struct StockLoaded {
 pub struct StockVoided {
     pub voided: i32,
     pub already_voided: i32,
+    /// Reference and reason of each voucher that stays as it is.
+    pub refused: Vec<(String, &'static str)>,
+}
+
+/// The outcome of setting the last day of vouchers.
+#[derive(Clone, Debug, Default)]
+pub struct StockExpiry {
+    pub changed: i32,
+    /// Number of vouchers that have this day already.
+    pub unchanged: i32,
     /// Reference and reason of each voucher that stays as it is.
     pub refused: Vec<(String, &'static str)>,
 }

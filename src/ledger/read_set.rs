@@ -23,8 +23,8 @@ pub struct ReadSet<'a> {
     pub texts: Vec<(&'static str, i64)>,
     /// Vouchers that may be in the stock already.
     pub uploads: Vec<(ProductId, &'a [NewVoucher])>,
-    /// References of vouchers to void.
-    pub voids: Vec<&'a [String]>,
+    /// References of vouchers that commands name.
+    pub named_vouchers: Vec<&'a [String]>,
     /// Orders that vouchers are allocated to.
     pub fulfilled: Vec<OrderId>,
     pub erased: Option<(Subject, &'a Part)>,

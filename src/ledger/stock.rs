@@ -1,7 +1,7 @@
 //! The voucher stock in the vault.
 
 mod levels;
-mod voiding;
+mod named;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -19,7 +19,7 @@ use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
 pub use levels::{Level, levels, low};
-pub use voiding::{NamedVoucher, named, void};
+pub use named::{NamedVoucher, named, set_expiry, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]

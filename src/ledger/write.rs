@@ -45,6 +45,7 @@ impl Batch {
         outbox::insert(conn, &self.pending.mails).await?;
         stock::insert(conn, self.shard, &self.pending.vouchers).await?;
         stock::void(conn, self.shard, &self.pending.voided, self.head.recorded_at).await?;
+        stock::set_expiry(conn, self.shard, &self.pending.expiries).await?;
         for erased in &self.pending.erased {
             erased.destroy(conn, self.shard).await?;
         }

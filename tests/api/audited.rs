@@ -91,7 +91,8 @@ fn table(things: &Things) -> Vec<Change> {
         change(
             "POST /admin/v1/products/{id}/vouchers",
             &[&product_id],
-            Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1", "voucher_reference_number": "VCH-6"}]})),
+            Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1", "voucher_reference_number": "VCH-6"},
+                {"card_number": "6006-2", "voucher_reference_number": "VCH-7"}]})),
             &["VoucherStockLoaded"],
         ),
         change(
@@ -99,6 +100,12 @@ fn table(things: &Things) -> Vec<Change> {
             &[&product_id],
             Json(json!({"vouchers": ["VCH-6"], "reason": "stolen"})),
             &["VouchersVoided"],
+        ),
+        change(
+            "POST /admin/v1/products/{id}/vouchers/expiry",
+            &[&product_id],
+            Json(json!({"vouchers": ["VCH-7"], "expires_on": "2027-12-31"})),
+            &["VoucherExpirySet"],
         ),
         change(
             "PUT /admin/v1/products/{id}/stock-threshold",

@@ -53,6 +53,66 @@ async fn a_voided_voucher_is_given_to_no_order() {
 }
 
 #[tokio::test]
+async fn an_expired_voucher_is_given_to_no_order() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let path = format!("/products/{}/vouchers", setup.product_id);
+    let load = json!({"denomination": "10.00", "vouchers": [
+        {"card_number": "a", "voucher_reference_number": "VCH-a"},
+        {"card_number": "b", "voucher_reference_number": "VCH-b", "expires_on": "2001-01-01"},
+        {"card_number": "c", "voucher_reference_number": "VCH-c", "expires_on": "2100-01-01"},
+        {"card_number": "d", "voucher_reference_number": "VCH-d"},
+    ]});
+    node.operator("POST", &path, load).await.data(200);
+    let order = async |quantity: i64| {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": quantity});
+        let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+        node.fulfil(id).await;
+        node.client(&setup.client, "GET", &format!("/orders/{id}"), Value::Null).await.data(200)
+    };
+    // The writer has the stock in memory from now on.
+    let first = order(1).await;
+    let given = first["order_items"][0]["vouchers"][0]["voucher_reference_number"].clone();
+    node.operator("POST", &format!("{path}/void"), json!({"vouchers": ["VCH-d"], "reason": "stolen"})).await.data(200);
+    let expire = async |vouchers: Value, day: &str| {
+        let body = json!({"vouchers": vouchers, "expires_on": day});
+        node.operator("POST", &format!("{path}/expiry"), body).await.data(200)
+    };
+    let expired = expire(json!(["VCH-a", "VCH-b", "VCH-c", "VCH-d", "VCH-x", given]), "2020-02-29").await;
+    let refused = json!([
+        {"voucher_reference_number": given, "reason": "is allocated to an order"},
+        {"voucher_reference_number": "VCH-b", "reason": "expires earlier"},
+        {"voucher_reference_number": "VCH-d", "reason": "is voided"},
+        {"voucher_reference_number": "VCH-x", "reason": "is not in the stock of this product"},
+    ]);
+    let mut seen = expired["refused"].as_array().unwrap().clone();
+    seen.sort_by_key(|refused| refused["reason"].to_string());
+    let mut expected = refused.as_array().unwrap().clone();
+    expected.sort_by_key(|refused| refused["reason"].to_string());
+    assert_eq!((&expired["changed"], &expired["unchanged"], seen), (&json!(2), &json!(0), expected));
+    let head = node.head().await;
+    let again = expire(json!(["VCH-a", "VCH-c"]), "2020-02-29").await;
+    assert_eq!((&again["changed"], &again["unchanged"], node.head().await), (&json!(0), &json!(2), head));
+    let later = expire(json!(["VCH-a"]), "2100-01-01").await;
+    assert_eq!((&later["refused"][0]["reason"], node.head().await), (&json!("expires earlier"), head));
+
+    let second = order(3).await;
+    assert_eq!((&second["status"], &second["delivered_quantity"]), (&json!("PARTIALLY_DELIVERED"), &json!(2)));
+    let level = level(&node, &setup).await;
+    assert_eq!((&level["available"], &level["expired"], &level["voided"]), (&json!(0), &json!(3), &json!(1)));
+    node.project().await;
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+
+    for wrong in [json!("2026-02-30"), json!("soon"), Value::Null] {
+        let body = json!({"vouchers": ["VCH-a"], "expires_on": wrong});
+        node.operator("POST", &format!("{path}/expiry"), body).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    let body = json!({"vouchers": ["VCH-a"], "expires_on": "2020-01-01"});
+    node.operator("POST", "/products/999/vouchers/expiry", body).await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
 async fn stock_below_its_threshold_is_low() {
     let node = Node::start().await;
     let setup = node.setup().await;

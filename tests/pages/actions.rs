@@ -130,6 +130,7 @@ fn of_console() -> Vec<Action> {
             "card_number,voucher_reference_number,denomination\nA,VCH-A,10\n",
             200,
         ),
+        action("/console/products/{products}/vouchers/expiry", ADMIN, "vouchers=VCH-A&expires_on=2027-12-31", 200),
         action("/console/products/{products}/vouchers/void", ADMIN, "vouchers=VCH-A&reason=r", 200),
         action("/console/products/{products}/threshold", ADMIN, "denomination=10.00&threshold=5", 303),
         action("/console/products/{products}/discounts", ADMIN, "account_id={accounts}&discount=1.00", 303),

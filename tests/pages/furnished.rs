@@ -149,6 +149,8 @@ impl Furnished {
         };
         let stock = json!({"denomination": "10.00", "vouchers": (1..=4).map(voucher).collect::<Vec<_>>()});
         node.operator("POST", &format!("/products/{id}/vouchers"), stock).await.data(200);
+        let expiry = json!({"vouchers": [hostile("VCH 4")], "expires_on": "2027-12-31"});
+        node.operator("POST", &format!("/products/{id}/vouchers/expiry"), expiry).await.data(200);
         let void = json!({"vouchers": [hostile("VCH 4")], "reason": hostile("void")});
         node.operator("POST", &format!("/products/{id}/vouchers/void"), void).await.data(200);
         let threshold = json!({"denomination": "10.00", "threshold": 50});

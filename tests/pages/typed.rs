@@ -11,7 +11,7 @@ use super::furnished::{OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 const UNSHOWN: [&str; 7] = ["adjustment", "bank account", "decision", "funding note", "header", "void", "VCH 4"];
 
 /// Fields of forms, with the name of the hostile text that the furnished node stores in them.
-const STORED: [(&str, &str, &str); 38] = [
+const STORED: [(&str, &str, &str); 39] = [
     ("/portal/orders/bulk", "lines", "reference"),
     ("/portal/orders/{orders}/cancel", "reason", "cancellation"),
     ("/portal/payouts", "client_reference", "payout"),
@@ -35,6 +35,7 @@ const STORED: [(&str, &str, &str); 38] = [
     ("/console/products/{products}/edit", "terms", "terms"),
     ("/console/products/{products}/vouchers/void", "vouchers", "VCH 4"),
     ("/console/products/{products}/vouchers/void", "reason", "void"),
+    ("/console/products/{products}/vouchers/expiry", "vouchers", "VCH 4"),
     ("/console/categories", "name", "category"),
     ("/console/wallets/{wallets}/fund", "reference", "funding"),
     ("/console/wallets/{wallets}/fund", "note", "funding note"),

@@ -168,7 +168,7 @@ impl Shop {
         self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
     }
 
-    /// Voids a voucher that no order has, and sets a threshold for its stock.
+    /// Expires and voids a voucher that no order has, and sets a threshold for its stock.
     async fn shelves(&self) {
         let (product_id, denomination) = (self.customer.product_id, money("25.00"));
         let voucher = NewVoucher {
@@ -181,6 +181,8 @@ impl Shop {
         };
         self.run(commands::LoadVouchers { product_id, denomination, vouchers: vec![voucher] }).await;
         let references = vec!["VCH-void".to_owned()];
+        let expires_on = "2000-12-31".parse().unwrap();
+        self.run(commands::SetVoucherExpiry { product_id, references: references.clone(), expires_on }).await;
         self.run(commands::VoidVouchers { product_id, references, reason: Secret::new("a wrong file") }).await;
         self.run(commands::SetStockThreshold { product_id, denomination, least: Some(5) }).await;
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::NaiveDate;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -45,6 +46,10 @@ fn event() -> impl Strategy<Value = ProductEvent> {
             VoucherStockLoaded { denomination: Money::from_cents(1_000).unwrap(), accepted, duplicates: 0 }.into()
         }),
         (1i32..99).prop_map(|number| VouchersVoided { vouchers: vec![number.to_string()], reason_hash: String::new() }.into()),
+        (1i32..99).prop_map(|number| {
+            VoucherExpirySet { vouchers: vec![number.to_string()], expires_on: NaiveDate::from_ymd_opt(2027, 12, 31).unwrap() }
+                .into()
+        }),
         (1i64..3, prop::option::of(1i32..99))
             .prop_map(|(cents, least)| { StockThresholdSet { denomination: Money::from_cents(cents).unwrap(), least }.into() }),
     ]
@@ -80,7 +85,10 @@ proptest! {
                     thresholds.insert(e.denomination, e.least);
                     details.stock_thresholds = listed(&thresholds);
                 }
-                ProductEvent::ProductAdded(_) | ProductEvent::VoucherStockLoaded(_) | ProductEvent::VouchersVoided(_) => {}
+                ProductEvent::ProductAdded(_)
+                | ProductEvent::VoucherStockLoaded(_)
+                | ProductEvent::VouchersVoided(_)
+                | ProductEvent::VoucherExpirySet(_) => {}
             }
             state = evolve(Some(state), ProductId(3), event, &at(version)).unwrap();
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use chrono::NaiveDate;
 use ledger_events::Money as Amount;
 use ledger_events::ProductId;
 use ledger_projections::catalogue;
@@ -16,7 +17,7 @@ use crate::api::error::{ApiError, Code};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{integer, line, list, money, text};
+use crate::api::readers::{date, integer, line, list, money, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, amounts, not_found, origin};
@@ -134,13 +135,53 @@ struct StockVoided {
     refused: Vec<RefusedVoucher>,
 }
 
-/// A voucher that was not voided.
+/// A voucher that stays as it is.
 #[derive(Object, Serialize)]
 struct RefusedVoucher {
     /// Reference number of the voucher.
     voucher_reference_number: String,
     /// Reason for the refusal.
     reason: String,
+}
+
+impl RefusedVoucher {
+    fn all(refused: Vec<(String, &str)>) -> Vec<RefusedVoucher> {
+        let one = |(voucher_reference_number, reason): (String, &str)| RefusedVoucher {
+            voucher_reference_number,
+            reason: reason.to_owned(),
+        };
+        refused.into_iter().map(one).collect()
+    }
+}
+
+/// Vouchers that expire earlier.
+#[derive(Object)]
+struct SetVoucherExpiry {
+    /// Reference numbers of the vouchers, at most 1,000.
+    #[oai(validator(min_items = 1, max_items = 1000))]
+    vouchers: Vec<String>,
+    /// Last day (UTC) of the vouchers. A day in the past expires them at once.
+    expires_on: NaiveDate,
+}
+
+impl FromFields for SetVoucherExpiry {
+    fn from_fields(fields: &mut Fields<'_>) -> Self {
+        Self {
+            vouchers: fields.required("vouchers", list(1..=CHUNK, || line(1..=100))),
+            expires_on: fields.required("expires_on", date),
+        }
+    }
+}
+
+/// Result of setting the last day of vouchers.
+#[derive(Object, Serialize)]
+struct StockExpiry {
+    /// Number of vouchers with a new last day.
+    changed: i32,
+    /// Number of vouchers that have this last day already.
+    unchanged: i32,
+    /// Vouchers that stay as they are, each with the reason.
+    refused: Vec<RefusedVoucher>,
 }
 
 /// Threshold for a warning about low stock.
@@ -271,14 +312,34 @@ impl Stock {
         let command = commands::VoidVouchers { product_id: ProductId(id.0), references, reason: Secret::new(reason) };
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         let result = answered!(answer, CommandResult::StockVoided(result) => result)?;
-        let refused = |(voucher_reference_number, reason): (String, &str)| RefusedVoucher {
-            voucher_reference_number,
-            reason: reason.to_owned(),
-        };
         Ok(Reply(StockVoided {
             voided: result.voided,
             already_voided: result.already_voided,
-            refused: result.refused.into_iter().map(refused).collect(),
+            refused: RefusedVoucher::all(result.refused),
+        }))
+    }
+
+    /// Expire vouchers
+    ///
+    /// Gives vouchers of a product's stock an earlier last day, so that no order gets them after it. A voucher that is allocated
+    /// to an order, or that expires earlier, stays as it is.
+    #[oai(path = "/products/:id/vouchers/expiry", method = "post", operation_id = "set_voucher_expiry")]
+    async fn set_expiry(
+        &self,
+        caller: Caller<Admin>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+        body: StrictJson<SetVoucherExpiry>,
+    ) -> Result<Reply<StockExpiry>, ApiError> {
+        let SetVoucherExpiry { vouchers: references, expires_on } = body.0;
+        let command = commands::SetVoucherExpiry { product_id: ProductId(id.0), references, expires_on };
+        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
+        let result = answered!(answer, CommandResult::StockExpiry(result) => result)?;
+        Ok(Reply(StockExpiry {
+            changed: result.changed,
+            unchanged: result.unchanged,
+            refused: RefusedVoucher::all(result.refused),
         }))
     }
 

@@ -1,4 +1,5 @@
-//! `admin stock`: loads voucher files in parts that fit into one request, shows the stock of a product, and voids vouchers.
+//! `admin stock`: loads voucher files in parts that fit into one request, shows the stock of a product, and voids or expires
+//! vouchers.
 
 use std::path::{Path, PathBuf};
 
@@ -41,6 +42,16 @@ pub enum Stock {
         #[arg(required = true)]
         vouchers: Vec<String>,
     },
+    /// Give vouchers an earlier last day, so that no order gets them after it
+    Expire {
+        /// Product id
+        product: i64,
+        /// Last day (UTC), for example 2026-12-31; a day in the past expires the vouchers at once
+        last_day: chrono::NaiveDate,
+        /// Reference numbers of the vouchers
+        #[arg(required = true)]
+        vouchers: Vec<String>,
+    },
     /// Set the number of available vouchers below which the stock of a denomination is low
     Threshold {
         /// Product id
@@ -59,6 +70,10 @@ pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Resu
         Stock::Void { product, reason, vouchers } => {
             let body = json!({"vouchers": vouchers, "reason": reason});
             ask(client, Method::POST, &format!("/products/{product}/vouchers/void"), Some(body), output).await
+        }
+        Stock::Expire { product, last_day, vouchers } => {
+            let body = json!({"vouchers": vouchers, "expires_on": last_day});
+            ask(client, Method::POST, &format!("/products/{product}/vouchers/expiry"), Some(body), output).await
         }
         Stock::Threshold { product, denomination, least } => {
             let body = json!({"denomination": denomination, "threshold": least});

@@ -60,8 +60,8 @@ impl Batch {
         if !reads.uploads.is_empty() {
             self.stock.known = stock::known(conn, self.shard, &self.keyring, &reads.uploads).await?;
         }
-        if !reads.voids.is_empty() {
-            self.stock.named = stock::named(conn, self.shard, &reads.voids).await?;
+        if !reads.named_vouchers.is_empty() {
+            self.stock.named = stock::named(conn, self.shard, &reads.named_vouchers).await?;
         }
         if !reads.fulfilled.is_empty() {
             self.load_stock(conn, &reads.fulfilled).await?;

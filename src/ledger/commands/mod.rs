@@ -127,6 +127,7 @@ commands! {
     catalogue::LoadVouchers,
     catalogue::SetProductImage,
     catalogue::SetStockThreshold,
+    catalogue::SetVoucherExpiry,
     catalogue::VoidVouchers,
     credentials::IssueCredential,
     credentials::RevokeCredential,

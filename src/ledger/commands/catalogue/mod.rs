@@ -3,6 +3,7 @@
 mod load_vouchers;
 mod products;
 mod set_stock_threshold;
+mod set_voucher_expiry;
 mod void_vouchers;
 
 use ledger_events::CategoryId;
@@ -11,6 +12,7 @@ use ledger_events::catalogue::{Category, CategoryAdded};
 pub use load_vouchers::LoadVouchers;
 pub use products::{AddProduct, ChangeProduct, SetProductImage};
 pub use set_stock_threshold::SetStockThreshold;
+pub use set_voucher_expiry::SetVoucherExpiry;
 pub use void_vouchers::VoidVouchers;
 
 use super::unknown;

@@ -22,7 +22,7 @@ impl Handler for VoidVouchers {
 
     fn reads<'a>(&'a self, reads: &mut ReadSet<'a>) {
         reads.streams.products.id(self.product_id);
-        reads.voids.push(&self.references);
+        reads.named_vouchers.push(&self.references);
     }
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {

@@ -98,6 +98,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
             @if may_change(visit) {
                 a.button href={ (path) "/vouchers" } { "Load vouchers" }
                 a.button.plain href={ (path) "/vouchers/void" } { "Void vouchers" }
+                a.button.plain href={ (path) "/vouchers/expiry" } { "Expire vouchers" }
             }
             a href=(path) { "Back to the product" }
         }
@@ -107,7 +108,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
             (plot(product.id, &levels.items, &product.currency))
             (rows(product.id, &levels.items))
             p.actions {
-                a.button.plain href=(audit_of(product.id)) { "Loads and voids of its vouchers" }
+                a.button.plain href=(audit_of(product.id)) { "What was done with its vouchers" }
                 a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Its orders" }
             }
         }

@@ -1,4 +1,4 @@
-//! Vouchers: loading them from a CSV, with the result of each row, and voiding them.
+//! Vouchers: loading them from a CSV, with the result of each row, voiding them, and expiring them.
 
 use maud::{Markup, html};
 use poem::Response;
@@ -42,6 +42,14 @@ struct Voided {
     refused: Vec<Refused>,
 }
 
+/// Result of a new last day, as `POST /admin/v1/products/:id/vouchers/expiry` returns it.
+#[derive(Debug, Deserialize)]
+struct Expiry {
+    changed: i32,
+    unchanged: i32,
+    refused: Vec<Refused>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Refused {
     voucher_reference_number: String,
@@ -53,6 +61,8 @@ pub fn add(site: Site) -> Site {
         .post("/console/products/:id/vouchers", load)
         .get("/console/products/:id/vouchers/void", void_form)
         .post("/console/products/:id/vouchers/void", void)
+        .get("/console/products/:id/vouchers/expiry", expiry_form)
+        .post("/console/products/:id/vouchers/expiry", expire)
 }
 
 async fn load_form(visit: Visit) -> PageResult {
@@ -156,7 +166,7 @@ async fn void(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
     let path = format!("/admin/v1/products/{}/vouchers/void", product.id);
-    match visit.change::<Voided>(Method::POST, &path, &void_body(&visit.form)).await {
+    match visit.change::<Voided>(Method::POST, &path, &naming(&visit.form, "reason")).await {
         Ok(voided) => Ok(voided_page(&visit, &product, &voided)),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
@@ -167,10 +177,10 @@ async fn void(visit: Visit) -> PageResult {
     }
 }
 
-/// Returns the body of the call, with a voucher for each line.
-fn void_body(form: &Form) -> Value {
+/// Returns the body of a call that names vouchers, one for each line. `further` is the name of its other field.
+fn naming(form: &Form, further: &str) -> Value {
     let lines: Vec<&str> = form.value("vouchers").lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    json!({"vouchers": lines, "reason": form.value("reason")})
+    json!({"vouchers": lines, further: form.value(further)})
 }
 
 /// Puts the problems of single lines at their field.
@@ -201,14 +211,59 @@ fn void_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response 
 }
 
 fn voided_page(visit: &Visit, product: &Product, voided: &Voided) -> Response {
+    result_page(visit, product, [("Voided", voided.voided), ("Voided before", voided.already_voided)], &voided.refused)
+}
+
+async fn expiry_form(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    Ok(expiry_page(&visit, &product, &Filled { form: &visit.query, refusal: None }))
+}
+
+async fn expire(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    let path = format!("/admin/v1/products/{}/vouchers/expiry", product.id);
+    match visit.change::<Expiry>(Method::POST, &path, &naming(&visit.form, "expires_on")).await {
+        Ok(expiry) => {
+            let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
+            Ok(result_page(&visit, &product, counts, &expiry.refused))
+        }
+        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
+        Err(refusal) => {
+            let refusal = at_lines(refusal);
+            let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
+            Ok(layout::refused(expiry_page(&visit, &product, &fields), &refusal))
+        }
+    }
+}
+
+fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let body = html! {
+        (layout::problem(fields.refusal))
+        @if may_change(visit) {
+            p.notice.wait { "No order gets a voucher after its last day. The new day can only be earlier. A voucher that an order already has keeps its day." }
+            form.card method="post" action={ (path) "/vouchers/expiry" } {
+                (fields.area("vouchers", "Reference numbers", "One in each line, at most 1000."))
+                (fields.input("expires_on", "Last day (UTC)", "date", "A day in the past expires them at once."))
+                button.danger { "Set the last day" }
+            }
+        } @else { p.quiet { "To expire vouchers, you need the role admin." } }
+        p.actions { a href={ (path) "/stock" } { "Back to the stock" } }
+    };
+    layout::page(visit, &format!("Expire vouchers of {}", product.name), &body)
+}
+
+/// Shows what became of the vouchers that a form names.
+fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], refused: &[Refused]) -> Response {
     let columns = [("Voucher", false), ("Reason", false)];
     let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
-    let rows: Vec<Vec<Markup>> = voided.refused.iter().take(MAX_ROWS).map(row).collect();
+    let rows: Vec<Vec<Markup>> = refused.iter().take(MAX_ROWS).map(row).collect();
     let body = html! {
         div.figures role="status" {
-            (figure("Voided", &html! { (voided.voided) }))
-            (figure("Voided before", &html! { (voided.already_voided) }))
-            (figure("Refused", &html! { (voided.refused.len()) }))
+            @for (name, count) in counts { (figure(name, &html! { (count) })) }
+            (figure("Refused", &html! { (refused.len()) }))
         }
         @if !rows.is_empty() {
             h2 { "Refused vouchers" }
@@ -228,7 +283,7 @@ mod tests {
     #[test]
     fn each_line_is_a_voucher() {
         let form = Form::parse(b"vouchers=VCH-1%0D%0A%0D%0A+VCH+2+&reason=stolen");
-        assert_eq!(void_body(&form), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
+        assert_eq!(naming(&form, "reason"), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Withdrawal of vouchers from the stock.
+//! Vouchers that operators name: their withdrawal from the stock, and their last day.
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use ledger_database::PgConnection;
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use rust_decimal::Decimal;
@@ -18,6 +18,7 @@ pub struct NamedVoucher {
     pub denomination: Money,
     pub order_id: Option<OrderId>,
     pub is_voided: bool,
+    pub expires_on: Option<NaiveDate>,
 }
 
 /// Finds vouchers by their references.
@@ -26,8 +27,9 @@ pub async fn named(
     shard: ShardId,
     references: &[&[String]],
 ) -> Result<HashMap<String, NamedVoucher>, sqlx::Error> {
-    let found: Vec<(String, i64, ProductId, Decimal, Option<OrderId>, bool)> = sqlx::query_as(
-        "SELECT v.reference, v.id, v.product_id, v.denomination, nullif(v.order_id, $3), v.voided_at IS NOT NULL
+    type Row = (String, i64, ProductId, Decimal, Option<OrderId>, bool, Option<NaiveDate>);
+    let found: Vec<Row> = sqlx::query_as(
+        "SELECT v.reference, v.id, v.product_id, v.denomination, nullif(v.order_id, $3), v.voided_at IS NOT NULL, v.expires_on
          FROM (SELECT DISTINCT reference FROM unnest($2::text[]) AS r (reference)) AS wanted
          JOIN vault.vouchers v ON v.shard_id = $1 AND v.reference = wanted.reference",
     )
@@ -36,9 +38,9 @@ pub async fn named(
     .bind(VOIDED)
     .fetch_all(conn)
     .await?;
-    let named = |(reference, id, product_id, denomination, order_id, is_voided): (_, _, _, Decimal, _, _)| {
+    let named = |(reference, id, product_id, denomination, order_id, is_voided, expires_on): Row| {
         let denomination = denomination.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-        Ok((reference, NamedVoucher { id, product_id, denomination, order_id, is_voided }))
+        Ok((reference, NamedVoucher { id, product_id, denomination, order_id, is_voided, expires_on }))
     };
     found.into_iter().map(named).collect()
 }
@@ -58,8 +60,30 @@ pub async fn void(conn: &mut PgConnection, shard: ShardId, ids: &[i64], at: Date
     .bind(at)
     .execute(conn)
     .await?;
-    match usize::try_from(voided.rows_affected()) {
-        Ok(rows) if rows == ids.len() => Ok(()),
-        _ => Err(sqlx::Error::Protocol("a voucher to void is not free".into())),
+    are_all(voided.rows_affected(), ids.len())
+}
+
+/// Sets the last day of free vouchers. If one is not free, which the head lock rules out, the batch fails.
+pub async fn set_expiry(conn: &mut PgConnection, shard: ShardId, expiries: &[(i64, NaiveDate)]) -> Result<(), sqlx::Error> {
+    if expiries.is_empty() {
+        return Ok(());
+    }
+    let set = sqlx::query(
+        "UPDATE vault.vouchers v SET expires_on = r.expires_on FROM unnest($2::bigint[], $3::date[]) AS r (id, expires_on)
+         WHERE v.shard_id = $1 AND v.id = r.id AND v.order_id IS NULL",
+    )
+    .bind(shard)
+    .bind(expiries.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(expiries.iter().map(|(_, expires_on)| *expires_on).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    are_all(set.rows_affected(), expiries.len())
+}
+
+/// Checks that a statement has changed all vouchers that it names.
+fn are_all(changed: u64, named: usize) -> Result<(), sqlx::Error> {
+    match usize::try_from(changed) {
+        Ok(changed) if changed == named => Ok(()),
+        _ => Err(sqlx::Error::Protocol("a voucher that an operator names is not free".into())),
     }
 }
