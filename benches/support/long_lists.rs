@@ -48,9 +48,9 @@ pub async fn fill(serve: &Serve, options: &PgConnectOptions) -> Result<LongLists
         "UPDATE delivery_state SET status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, attempt_count = 1,
             delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
          WHERE delivery_id < (SELECT max(delivery_id) - 5000 FROM delivery_state)",
-        "INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, claimed_at, started_at, finished_at,
+        "INSERT INTO delivery_attempts (shard_id, delivery_id, webhook_id, request_id, attempt, claimed_at, started_at, finished_at,
             response_status, response_time_ms, error, url_hash, secret_hash)
-         SELECT d.shard_id, d.id, gen_random_uuid(), 1, d.created_at, d.created_at, d.created_at + interval '17 ms',
+         SELECT d.shard_id, d.id, d.webhook_id, gen_random_uuid(), 1, d.created_at, d.created_at, d.created_at + interval '17 ms',
             CASE s.status WHEN 'failed' THEN 500 ELSE 200 END, 17, CASE s.status WHEN 'failed' THEN 'HTTP 500' END, 'u', 's'
          FROM deliveries d JOIN delivery_state s ON s.shard_id = d.shard_id AND s.delivery_id = d.id
          WHERE s.attempt_count = 1 ORDER BY d.created_at, d.id",

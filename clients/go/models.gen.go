@@ -77,6 +77,25 @@ type Attempt struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
+// AttemptOutcome: Outcome of an attempt.
+//
+//   - `delivered`: the endpoint answered with a 2xx status.
+//   - `failed`: it answered with another status, or not in time.
+//   - `in_flight`: the outcome may still arrive.
+//   - `unknown`: the node that made the attempt has not recorded its outcome, because it ended or lost the
+//     database.
+//
+// The service may send values that this version of the library does not know.
+type AttemptOutcome string
+
+// Values of AttemptOutcome.
+const (
+	AttemptOutcomeDelivered AttemptOutcome = "delivered"
+	AttemptOutcomeFailed    AttemptOutcome = "failed"
+	AttemptOutcomeInFlight  AttemptOutcome = "in_flight"
+	AttemptOutcomeUnknown   AttemptOutcome = "unknown"
+)
+
 // Beneficiary: A recipient of payouts.
 type Beneficiary struct {
 	// Last four characters of the account number.
@@ -665,6 +684,35 @@ const (
 	KeyScopeWebhooks KeyScope = "webhooks"
 	KeyScopePayouts  KeyScope = "payouts"
 )
+
+// ListedAttempt: An attempt with the delivery that it belongs to.
+type ListedAttempt struct {
+	// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
+	Attempt int32 `json:"attempt"`
+	// Unique identifier of the delivery.
+	DeliveryID int64 `json:"delivery_id"`
+	// Reason why the attempt failed, or a note that its outcome is unknown. Null if it succeeded or is in flight.
+	Error *string `json:"error"`
+	// ID of the event.
+	EventID string `json:"event_id"`
+	// Type of the event.
+	EventType string `json:"event_type"`
+	// Time at which the attempt ended; null without a recorded outcome.
+	FinishedAt *time.Time `json:"finished_at"`
+	// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+	// wallets.
+	OrderID int64 `json:"order_id"`
+	// Outcome of the attempt.
+	Outcome AttemptOutcome `json:"outcome"`
+	// Value of the header `X-Request-ID` that the attempt was sent with.
+	RequestID string `json:"request_id"`
+	// HTTP status that your endpoint returned; null if it returned none.
+	ResponseStatus *int32 `json:"response_status"`
+	// Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
+	ResponseTimeMs *int32 `json:"response_time_ms"`
+	// Time at which the attempt was sent.
+	StartedAt time.Time `json:"started_at"`
+}
 
 // LoggedOut: Confirmation that the session has ended.
 type LoggedOut struct {
@@ -1394,6 +1442,14 @@ type Webhook struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	// URL that receives the events.
 	URL string `json:"url"`
+}
+
+// WebhookAttempts: A page of a webhook's attempts, the latest first.
+type WebhookAttempts struct {
+	// Attempts of this page. It can be empty although older attempts follow.
+	Attempts []ListedAttempt `json:"attempts"`
+	// Value of `before` for the next page. Null at the end.
+	NextBefore *string `json:"next_before"`
 }
 
 // WebhookDay: Delivery attempts of a webhook on one day (UTC).

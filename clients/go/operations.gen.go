@@ -895,6 +895,40 @@ func (c *Client) GetWebhook(ctx context.Context, id int64, options ...CallOption
 	return callData[Webhook](ctx, c, call{method: http.MethodGet, path: expand("/api/v1/webhooks/{id}", "id", id)}, options)
 }
 
+// ListWebhookAttempts: List a webhook's attempts.
+//
+// Returns the attempts to deliver events to the webhook, the latest first. A period has the attempts that ended
+// in it, as in the counts by day of `GET /api/v1/webhooks/{id}/stats`, or that began in it if they have no
+// recorded outcome. A page ends after a bounded scan, so continue until `next_before` is null. Old attempts are
+// removed, and attempts from before the release that added this operation are left out.
+func (c *Client) ListWebhookAttempts(ctx context.Context, id int64, query ListWebhookAttemptsQuery, options ...CallOption) (*WebhookAttempts, error) {
+	return callData[WebhookAttempts](ctx, c, call{method: http.MethodGet, path: expand("/api/v1/webhooks/{id}/attempts", "id", id), query: query.values()}, options)
+}
+
+// ListWebhookAttemptsQuery is the query of [Client.ListWebhookAttempts]. Zero values are left out.
+type ListWebhookAttemptsQuery struct {
+	// Only attempts with this outcome.
+	Outcome AttemptOutcome
+	// Only attempts that ended at or after this time.
+	Since time.Time
+	// Only attempts that ended before this time.
+	Until time.Time
+	// Only attempts before this one: `next_before` of the previous page.
+	Before string
+	// Attempts per page, 1 to 100. Default: 20.
+	Limit int64
+}
+
+func (q ListWebhookAttemptsQuery) values() url.Values {
+	values := url.Values{}
+	setValue(values, "outcome", q.Outcome)
+	setValue(values, "since", q.Since)
+	setValue(values, "until", q.Until)
+	setValue(values, "before", q.Before)
+	setValue(values, "limit", q.Limit)
+	return values
+}
+
 // ListWebhookReplays: List a webhook's replays.
 //
 // Returns the replays of a webhook, newest first. Operators of the service can start and cancel replays, too.

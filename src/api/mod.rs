@@ -2,6 +2,7 @@
 //! outermost middleware.
 
 pub mod allow;
+mod attempts;
 pub mod audit_log;
 pub mod auth;
 mod beneficiaries;

@@ -26,8 +26,8 @@ use super::state::ApiState;
 use super::surface::Surface;
 use super::team::Team;
 use super::{
-    beneficiaries, charges, deliveries, document, events, guides, history, images, log, open_id, operator, orders, payouts,
-    probes, products, reference, sandbox, statements, statistics, transactions, vouchers, wallets, webhooks,
+    attempts, beneficiaries, charges, deliveries, document, events, guides, history, images, log, open_id, operator, orders,
+    payouts, probes, products, reference, sandbox, statements, statistics, transactions, vouchers, wallets, webhooks,
 };
 use crate::access::limits::Rule;
 
@@ -111,7 +111,7 @@ fn client_api() -> impl OpenApi {
         beneficiaries::Beneficiaries,
         payouts::Payouts,
         (webhooks::Webhooks, webhooks::Explanations, webhooks::Replays),
-        (deliveries::Deliveries, events::Events),
+        (deliveries::Deliveries, attempts::Attempts, events::Events),
     )
 }
 

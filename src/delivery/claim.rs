@@ -313,8 +313,9 @@ async fn take(
             RETURNING s.delivery_id, s.webhook_id, s.fence, (s.attempt_count + 1)::smallint AS attempt, gen_random_uuid() AS request_id,
                 locked.url_hash, locked.secret_hash, locked.event_id, locked.event_type, locked.position, locked.payload),
          written AS (
-            INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, claimed_at, started_at, url_hash, secret_hash)
-            SELECT $1, delivery_id, request_id, attempt, $2, $2, url_hash, secret_hash FROM claimed)
+            INSERT INTO delivery_attempts
+                (shard_id, delivery_id, webhook_id, request_id, attempt, claimed_at, started_at, url_hash, secret_hash)
+            SELECT $1, delivery_id, webhook_id, request_id, attempt, $2, $2, url_hash, secret_hash FROM claimed)
          SELECT delivery_id, webhook_id, fence, attempt, request_id, event_id, event_type, position, payload FROM claimed",
     )
     .bind(shard)

@@ -138,9 +138,9 @@ async fn long_lists_are_read_part_by_part_and_hold_each_attempt_once() {
     shop.project().await;
     shop.worker(&receiver, DEADLINE).once().await.unwrap();
     // More than two windows of newer attempts that succeeded, many of them at one time.
-    let many = "INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, claimed_at, started_at, finished_at,
+    let many = "INSERT INTO delivery_attempts (shard_id, delivery_id, webhook_id, request_id, attempt, claimed_at, started_at, finished_at,
             response_status, url_hash, secret_hash)
-         SELECT shard_id, delivery_id, gen_random_uuid(), 1, claimed_at + n / 3500 * interval '1 ms', started_at, finished_at, 200, '', ''
+         SELECT shard_id, delivery_id, webhook_id, gen_random_uuid(), 1, claimed_at + n / 3500 * interval '1 ms', started_at, finished_at, 200, '', ''
          FROM delivery_attempts, generate_series(1, 22500) AS n";
     sqlx::raw_sql(many).execute(&mut shop.admin().await).await.unwrap();
     let read = async |outcome, limit| {

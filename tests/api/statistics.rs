@@ -36,7 +36,7 @@ async fn orders_and_spend_are_counted_by_day() {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_by_webhook_and_day() {
+async fn attempts_are_counted_by_webhook_and_day_and_listed() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let client = &setup.client;
@@ -60,8 +60,41 @@ async fn attempts_are_counted_by_webhook_and_day() {
     }
     assert_eq!((&days[1]["attempts"], &days[1]["delivered"], &days[1]["failed"]), (&json!(2), &json!(1), &json!(1)));
     assert!(days[1]["average_ms"].as_i64().unwrap() <= days[1]["longest_ms"].as_i64().unwrap());
+
+    let list = async |query: &str| {
+        let page = node.client(client, "GET", &format!("/webhooks/{webhook}/attempts?{query}"), Value::Null).await.data(200);
+        (page["attempts"].as_array().unwrap().clone(), page["next_before"].clone())
+    };
+    let (all, end) = list(&format!("since={}T00:00:00Z", days[1]["day"].as_str().unwrap())).await;
+    assert_eq!((all.len(), &end), (2, &Value::Null));
+    for attempt in &all {
+        let delivery = &attempt["delivery_id"];
+        let delivery = node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200);
+        for field in ["order_id", "event_id", "event_type", "response_status"] {
+            assert_eq!(attempt[field], delivery[field], "{field}");
+        }
+        assert_eq!(attempt["request_id"], delivery["attempts"][0]["request_id"]);
+        let outcome = if attempt["event_type"] == "order.created" { "failed" } else { "delivered" };
+        assert_eq!(list(&format!("outcome={outcome}")).await.0, [attempt.clone()]);
+    }
+    let (first, next) = list("limit=1").await;
+    let (second, _) = list(&format!("limit=1&before={}", next.as_str().unwrap())).await;
+    assert_eq!([first, second].concat(), all);
+    assert_eq!(list(&format!("until={}T00:00:00Z", days[0]["day"].as_str().unwrap())).await, (vec![], Value::Null));
+    for wrong in ["before=1", "outcome=lost", "since=yesterday", "limit=101"] {
+        let path = format!("/webhooks/{webhook}/attempts?{wrong}");
+        node.client(client, "GET", &path, Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+
+    // Another webhook has attempts of its own, and another account sees none.
+    let hook = json!({"name": "b", "url": "https://shop.example", "events": ["order.created"]});
+    let another = node.client(client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    let none = node.client(client, "GET", &format!("/webhooks/{another}/attempts"), Value::Null).await.data(200);
+    assert_eq!(none, json!({"attempts": [], "next_before": null}));
     let other = node.account("Other").await;
-    node.client(&other, "GET", &format!("/webhooks/{webhook}/stats"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    for list in ["stats", "attempts"] {
+        node.client(&other, "GET", &format!("/webhooks/{webhook}/{list}"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    }
 }
 
 #[tokio::test]

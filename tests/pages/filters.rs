@@ -7,9 +7,11 @@ use ledger_events::order::OrderStatus;
 use ledger_projections::deliveries::AttemptOutcome;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
+use webhook_client::receiver::ReceiverResponse;
 
 use super::crawl::attributes;
 use crate::support::node::{Node, product};
+use crate::support::shop::{DEADLINE, receiver, worker};
 
 async fn read(node: &Node, cookie: &str, path: &str) -> String {
     let response = reqwest::Client::new().get(format!("{}{path}", node.url())).header("Cookie", cookie).send().await.unwrap();
@@ -91,7 +93,50 @@ async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
 async fn each_outcome_of_an_attempt_is_offered() {
     let node = Node::start().await;
     let auditor = node.console_user(Role::Auditor).await;
-    let page = read(&node, &auditor.cookie, "/console/attempts").await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let hook = json!({"name": "a", "url": "https://shop.example/hooks", "events": ["order.created"]});
+    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
     let expected: Vec<&str> = [""].into_iter().chain(AttemptOutcome::ALL.map(AttemptOutcome::as_str)).collect();
-    assert_eq!(choices(form(&page), "outcome"), expected);
+    for (cookie, path) in
+        [(&auditor.cookie, "/console/attempts"), (&viewer.cookie, &*format!("/portal/webhooks/{webhook}/attempts"))]
+    {
+        let page = read(&node, cookie, path).await;
+        assert_eq!(choices(form(&page), "outcome"), expected, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_day_of_a_webhooks_plot_leads_to_the_attempts_that_ended_on_it() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let (receiver, _arrived) =
+        receiver(|received| ReceiverResponse::Status(if received.path == "/bad" { 500 } else { 200 })).await;
+    let mut webhooks = vec![];
+    for path in ["good", "bad"] {
+        let hook = json!({"name": path, "url": format!("{}/{path}", receiver.url()), "events": ["order.created"]});
+        webhooks.push(node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone());
+    }
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
+    for (webhook, outcome) in webhooks.iter().zip(["Delivered", "Failed"]) {
+        let list = format!("/portal/webhooks/{webhook}/attempts");
+        let page = read(&node, &viewer.cookie, &format!("/portal/webhooks/{webhook}")).await;
+        let days: Vec<String> =
+            attributes(&page, "href").into_iter().filter(|href| href.starts_with(&format!("{list}?"))).collect();
+        assert!(days.len() >= 30, "{days:?}");
+        let mut listed = 0;
+        for day in &days {
+            let page = read(&node, &viewer.cookie, &day.replace("&amp;", "&")).await;
+            let attempts = page.matches("href=\"/portal/webhooks/deliveries/").count();
+            assert!(attempts == 0 || page.contains(&format!(">{outcome}<")), "{day}: {page}");
+            listed += attempts;
+        }
+        // The drawing has the days once, and its table once.
+        assert_eq!(listed % (days.len() / 30), 0);
+        assert_eq!(listed / (days.len() / 30), 1, "{days:?}");
+    }
 }

@@ -63,7 +63,7 @@ const QUERIES: [(&str, &str); 6] = [
 ];
 
 /// Pages of one thing and forms. They have no list that grows.
-const WITHOUT_LIST: [&str; 37] = [
+const WITHOUT_LIST: [&str; 38] = [
     "/console",
     "/console/account",
     "/console/accounts/{id}/credentials/{key}",
@@ -80,6 +80,7 @@ const WITHOUT_LIST: [&str; 37] = [
     "/console/products/{id}/discounts",
     "/console/products/{id}/edit",
     "/console/products/{id}/vouchers",
+    "/console/products/{id}/vouchers/expiry",
     "/console/products/{id}/vouchers/void",
     "/console/transactions/{id}",
     "/console/wallets/{id}/adjust",
@@ -183,9 +184,9 @@ impl World {
         let latest = "SELECT delivery_id FROM delivery_attempts ORDER BY delivery_id DESC LIMIT 1";
         let delivery: i64 = sqlx::query_scalar(latest).fetch_one(self.node.ledger.pool()).await.unwrap();
         let further =
-            "INSERT INTO delivery_attempts (shard_id, delivery_id, request_id, attempt, claimed_at, started_at, finished_at,
-                response_status, response_time_ms, error, url_hash, secret_hash)
-            SELECT shard_id, delivery_id, gen_random_uuid(), attempt, claimed_at, started_at, finished_at, response_status,
+            "INSERT INTO delivery_attempts (shard_id, delivery_id, webhook_id, request_id, attempt, claimed_at, started_at,
+                finished_at, response_status, response_time_ms, error, url_hash, secret_hash)
+            SELECT shard_id, delivery_id, webhook_id, gen_random_uuid(), attempt, claimed_at, started_at, finished_at, response_status,
                 response_time_ms, error, url_hash, secret_hash
             FROM (SELECT * FROM delivery_attempts WHERE delivery_id = $1 LIMIT 1) AS first, generate_series(2, $2)";
         sqlx::query(further).bind(delivery).bind(count as i64).execute(&mut self.node.admin().await).await.unwrap();

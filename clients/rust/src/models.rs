@@ -107,6 +107,49 @@ pub struct Attempt {
     pub started_at: DateTime<Utc>,
 }
 
+/// Outcome of an attempt.
+///
+/// - `delivered`: the endpoint answered with a 2xx status.
+/// - `failed`: it answered with another status, or not in time.
+/// - `in_flight`: the outcome may still arrive.
+/// - `unknown`: the node that made the attempt has not recorded its outcome, because it ended or lost the
+///   database.
+///
+/// `Other` is a value that this version of the library does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum AttemptOutcome {
+    #[serde(rename = "delivered")]
+    Delivered,
+    #[serde(rename = "failed")]
+    Failed,
+    #[serde(rename = "in_flight")]
+    InFlight,
+    #[serde(rename = "unknown")]
+    Unknown,
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl AttemptOutcome {
+    /// Returns the value as the API writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::InFlight => "in_flight",
+            Self::Unknown => "unknown",
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Display for AttemptOutcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// A recipient of payouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -1059,6 +1102,37 @@ impl std::fmt::Display for KeyScope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// An attempt with the delivery that it belongs to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ListedAttempt {
+    /// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
+    pub attempt: i32,
+    /// Unique identifier of the delivery.
+    pub delivery_id: i64,
+    /// Reason why the attempt failed, or a note that its outcome is unknown. Null if it succeeded or is in flight.
+    pub error: Option<String>,
+    /// ID of the event.
+    pub event_id: String,
+    /// Type of the event.
+    pub event_type: String,
+    /// Time at which the attempt ended; null without a recorded outcome.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and
+    /// wallets.
+    pub order_id: i64,
+    /// Outcome of the attempt.
+    pub outcome: models::AttemptOutcome,
+    /// Value of the header `X-Request-ID` that the attempt was sent with.
+    pub request_id: String,
+    /// HTTP status that your endpoint returned; null if it returned none.
+    pub response_status: Option<i32>,
+    /// Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
+    pub response_time_ms: Option<i32>,
+    /// Time at which the attempt was sent.
+    pub started_at: DateTime<Utc>,
 }
 
 /// Confirmation that the session has ended.
@@ -2106,6 +2180,16 @@ pub struct Webhook {
     pub updated_at: DateTime<Utc>,
     /// URL that receives the events.
     pub url: String,
+}
+
+/// A page of a webhook's attempts, the latest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WebhookAttempts {
+    /// Attempts of this page. It can be empty although older attempts follow.
+    pub attempts: Vec<models::ListedAttempt>,
+    /// Value of `before` for the next page. Null at the end.
+    pub next_before: Option<String>,
 }
 
 /// Delivery attempts of a webhook on one day (UTC).

@@ -965,6 +965,16 @@ impl Client {
         Call::data(self, Method::GET, format!("/api/v1/webhooks/{id}"))
     }
 
+    /// List a webhook's attempts.
+    ///
+    /// Returns the attempts to deliver events to the webhook, the latest first. A period has the attempts that ended
+    /// in it, as in the counts by day of `GET /api/v1/webhooks/{id}/stats`, or that began in it if they have no
+    /// recorded outcome. A page ends after a bounded scan, so continue until `next_before` is null. Old attempts are
+    /// removed, and attempts from before the release that added this operation are left out.
+    pub fn list_webhook_attempts(&self, id: i64, query: &ListWebhookAttemptsQuery) -> Call<models::WebhookAttempts> {
+        Call::data(self, Method::GET, format!("/api/v1/webhooks/{id}/attempts")).query(query.pairs())
+    }
+
     /// List a webhook's replays.
     ///
     /// Returns the replays of a webhook, newest first. Operators of the service can start and cancel replays, too.
@@ -1044,6 +1054,34 @@ pub struct ExplainWebhookQuery {
 impl ExplainWebhookQuery {
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let pairs = [Some(&self.order_id).map(|value| ("order_id", value.to_string()))];
+        pairs.into_iter().flatten().collect()
+    }
+}
+
+/// Query of [`Client::list_webhook_attempts`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListWebhookAttemptsQuery {
+    /// Only attempts with this outcome.
+    pub outcome: Option<models::AttemptOutcome>,
+    /// Only attempts that ended at or after this time.
+    pub since: Option<DateTime<Utc>>,
+    /// Only attempts that ended before this time.
+    pub until: Option<DateTime<Utc>>,
+    /// Only attempts before this one: `next_before` of the previous page.
+    pub before: Option<String>,
+    /// Attempts per page, 1 to 100. Default: 20.
+    pub limit: Option<i64>,
+}
+
+impl ListWebhookAttemptsQuery {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let pairs = [
+            self.outcome.as_ref().map(|value| ("outcome", value.to_string())),
+            self.since.as_ref().map(|value| ("since", value.to_rfc3339_opts(SecondsFormat::AutoSi, true))),
+            self.until.as_ref().map(|value| ("until", value.to_rfc3339_opts(SecondsFormat::AutoSi, true))),
+            self.before.as_ref().map(|value| ("before", value.to_string())),
+            self.limit.as_ref().map(|value| ("limit", value.to_string())),
+        ];
         pairs.into_iter().flatten().collect()
     }
 }

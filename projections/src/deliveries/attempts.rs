@@ -1,4 +1,4 @@
-//! Attempts of all accounts by time, newest first.
+//! Attempts by time, newest first: of all accounts, or of one webhook.
 
 use std::fmt;
 use std::str::FromStr;
@@ -50,6 +50,8 @@ impl FromStr for AttemptKey {
 /// Selection of attempts. The time of an attempt is its end, or its claim if it has no recorded end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttemptFilter {
+    /// Only attempts for this webhook. `None` stands for all accounts.
+    pub webhook: Option<(ShardId, WebhookId)>,
     pub outcome: Option<AttemptOutcome>,
     /// Beginning of the period.
     pub since: Option<DateTime<Utc>>,
@@ -113,10 +115,11 @@ pub struct Attempts {
     pub next_before: Option<AttemptKey>,
 }
 
-/// Lists at most `limit` attempts of all accounts, the latest claim first. A page may hold fewer attempts, or none, although more
+/// Lists at most `limit` attempts, the latest claim first. A page may hold fewer attempts, or none, although more
 /// follow: it ends after a bounded scan.
 ///
-/// Attempts that a node of an older release has claimed before migration 0054 are left out.
+/// Attempts that a node of an older release has claimed before migration 0054 are left out, and before migration 0056 from the list
+/// of a webhook.
 ///
 /// # Errors
 /// Any error of the database.
@@ -147,6 +150,9 @@ pub async fn list_attempts(
 /// Adds the condition of the attempts that a page looks at.
 fn push_condition(query: &mut QueryBuilder<Postgres>, filter: &AttemptFilter, before: Option<AttemptKey>) {
     query.push(" FROM delivery_attempts WHERE claimed_at IS NOT NULL");
+    if let Some((shard, webhook)) = filter.webhook {
+        query.push(" AND shard_id = ").push_bind(shard).push(" AND webhook_id = ").push_bind(webhook);
+    }
     if let Some(since) = filter.since {
         query.push(" AND claimed_at >= ").push_bind(since.checked_sub_signed(LONGEST).unwrap_or(since));
     }

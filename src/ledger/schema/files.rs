@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 48] = migrations![
+const FILES: [(&str, &str); 50] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -63,6 +63,8 @@ const FILES: [(&str, &str); 48] = migrations![
     "0053_deactivated_webhooks"
     "0054_claimed_attempts"
     "0055_attempts_by_time"
+    "0056_webhook_of_attempt"
+    "0057_attempts_of_webhook"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -1,5 +1,6 @@
 //! Things that pages of clients and of operators show alike.
 
+pub mod attempts;
 pub mod deactivation;
 pub mod delivery;
 pub mod live;

@@ -85,6 +85,7 @@ pub(super) async fn of_program(caller: &Caller, shop: &Shop) {
         &format!("/orders/{order}/history"),
         &format!("/webhooks/{}/explanation?order_id={order}", shop.webhook),
         &format!("/webhooks/{}/stats", shop.webhook),
+        &format!("/webhooks/{}/attempts", shop.webhook),
     ] {
         caller.client(Method::GET, path, Value::Null).await;
     }

@@ -703,6 +703,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks/{id}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a webhook's attempts
+         * @description Returns the attempts to deliver events to the webhook, the latest first. A period has the attempts that ended in it, as in
+         *     the counts by day of `GET /api/v1/webhooks/{id}/stats`, or that began in it if they have no recorded outcome. A page ends
+         *     after a bounded scan, so continue until `next_before` is null. Old attempts are removed, and attempts from before the
+         *     release that added this operation are left out.
+         */
+        get: operations["list_webhook_attempts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks/{id}/explanation": {
         parameters: {
             query?: never;
@@ -1436,6 +1459,16 @@ export interface components {
              */
             started_at: string;
         };
+        /**
+         * @description Outcome of an attempt.
+         *
+         *     - `delivered`: the endpoint answered with a 2xx status.
+         *     - `failed`: it answered with another status, or not in time.
+         *     - `in_flight`: the outcome may still arrive.
+         *     - `unknown`: the node that made the attempt has not recorded its outcome, because it ended or lost the database.
+         * @enum {string}
+         */
+        AttemptOutcome: "delivered" | "failed" | "in_flight" | "unknown";
         /**
          * Beneficiary
          * @description A recipient of payouts.
@@ -2347,6 +2380,59 @@ export interface components {
          * @enum {string}
          */
         KeyScope: "read" | "orders" | "webhooks" | "payouts";
+        /**
+         * ListedAttempt
+         * @description An attempt with the delivery that it belongs to.
+         */
+        ListedAttempt: {
+            /**
+             * Format: int16
+             * @description Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description Unique identifier of the delivery.
+             */
+            delivery_id: number;
+            /** @description Reason why the attempt failed, or a note that its outcome is unknown. Null if it succeeded or is in flight. */
+            error: string | null;
+            /** @description ID of the event. */
+            event_id: string;
+            /** @description Type of the event. */
+            event_type: string;
+            /**
+             * Format: date-time
+             * @description Time at which the attempt ended; null without a recorded outcome.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            finished_at: string | null;
+            /**
+             * Format: int64
+             * @description Unique identifier of the order that the event is about; 0 for a test delivery, and for events of payouts and wallets.
+             */
+            order_id: number;
+            /** @description Outcome of the attempt. */
+            outcome: components["schemas"]["AttemptOutcome"];
+            /** @description Value of the header `X-Request-ID` that the attempt was sent with. */
+            request_id: string;
+            /**
+             * Format: int16
+             * @description HTTP status that your endpoint returned; null if it returned none.
+             */
+            response_status: number | null;
+            /**
+             * Format: int32
+             * @description Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
+             */
+            response_time_ms: number | null;
+            /**
+             * Format: date-time
+             * @description Time at which the attempt was sent.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+        };
         /**
          * LoggedOut
          * @description Confirmation that the session has ended.
@@ -3604,6 +3690,21 @@ export interface components {
             updated_at: string;
             /** @description URL that receives the events. */
             url: string;
+        };
+        /**
+         * WebhookAttempts
+         * @description A page of a webhook's attempts, the latest first.
+         */
+        WebhookAttempts: {
+            /** @description Attempts of this page. It can be empty although older attempts follow. */
+            attempts: components["schemas"]["ListedAttempt"][];
+            /** @description Value of `before` for the next page. Null at the end. */
+            next_before: string | null;
+        };
+        WebhookAttemptsReply: {
+            data: components["schemas"]["WebhookAttempts"];
+            /** @description Always `true`. */
+            success: boolean;
         };
         /**
          * WebhookDay
@@ -6064,6 +6165,67 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["DeletedWebhookReply"];
+                };
+            };
+        };
+    };
+    list_webhook_attempts: {
+        parameters: {
+            query?: {
+                /** @description Only attempts with this outcome. */
+                outcome?: components["schemas"]["AttemptOutcome"];
+                /** @description Only attempts that ended at or after this time. */
+                since?: string;
+                /** @description Only attempts that ended before this time. */
+                until?: string;
+                /** @description Only attempts before this one: `next_before` of the previous page. */
+                before?: string;
+                /** @description Attempts per page, 1 to 100. Default: 20. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Unique identifier of the webhook.
+                 * @example 42
+                 */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": {
+                     *         "attempts": [
+                     *           {
+                     *             "attempt": 1,
+                     *             "delivery_id": 11,
+                     *             "error": null,
+                     *             "event_id": "019c13e2-6f00-7abc-8def-0123456789ab",
+                     *             "event_type": "text",
+                     *             "finished_at": "2026-01-31T12:00:00.000Z",
+                     *             "order_id": 42,
+                     *             "outcome": "delivered",
+                     *             "request_id": "0b9c2b4e-5f0e-4a55-9c29-3d1b8c1f6a10",
+                     *             "response_status": 200,
+                     *             "response_time_ms": 120,
+                     *             "started_at": "2026-01-31T12:00:02.000Z"
+                     *           }
+                     *         ],
+                     *         "next_before": "text"
+                     *       },
+                     *       "success": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WebhookAttemptsReply"];
                 };
             };
         };

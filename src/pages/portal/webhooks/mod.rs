@@ -1,5 +1,6 @@
 //! Webhooks: their list, and the registration of a new one.
 
+mod attempts;
 mod explanation;
 mod one;
 mod replays;
@@ -23,7 +24,6 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
-/// Name of the hidden field that makes a repeated form the same request.
 /// A new webhook with its token.
 #[derive(Debug, Deserialize)]
 struct Registered {
@@ -34,7 +34,7 @@ struct Registered {
 
 pub fn add(site: Site) -> Site {
     let site = site.get("/portal/webhooks", list).get("/portal/webhooks/new", blank).post("/portal/webhooks", register);
-    replays::add(explanation::add(one::add(site)))
+    attempts::add(replays::add(explanation::add(one::add(site))))
 }
 
 async fn list(visit: Visit) -> PageResult {

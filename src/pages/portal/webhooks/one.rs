@@ -6,6 +6,7 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::attempts::of_day;
 use super::{body, headers, inputs, linkable, signing};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
@@ -203,6 +204,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
         (question(webhook))
         h2 { "Attempts" }
         (attempts(webhook.id, &statistics.days))
+        p { a href={ "/portal/webhooks/" (webhook.id) "/attempts" } { "All attempts of this webhook" } }
         h2 { "Latest deliveries" }
         @if deliveries.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. Send a test.", None)) }
         @else {
@@ -297,7 +299,7 @@ fn attempts(webhook: i64, days: &[Day]) -> Markup {
     if days.iter().all(|day| day.delivered == 0 && day.failed == 0) {
         return html! { p.quiet { "No attempts in the last 30 days." } };
     }
-    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(deliveries_of(webhook)))).collect();
+    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(of_day(webhook, &day.day)))).collect();
     let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
     bars("Attempts by day", "attempts", &labels, &[series("Delivered", |day| day.delivered), series("Failed", |day| day.failed)])
 }

@@ -1,10 +1,12 @@
 """Calls of the tag `webhooks`."""
 
+import datetime
 from collections.abc import AsyncIterator, Iterator
 from typing import Optional
 from urllib.parse import quote
 
 from ...call import AsyncSend, Call, Send, async_pages, pages
+from ..models.attempt_outcome import AttemptOutcome
 from ..models.change_webhook import ChangeWebhook
 from ..models.deleted_webhook_reply import DeletedWebhookReply
 from ..models.register_webhook import RegisterWebhook
@@ -15,6 +17,7 @@ from ..models.rotate_token import RotateToken
 from ..models.rotated_token_reply import RotatedTokenReply
 from ..models.test_webhook import TestWebhook
 from ..models.webhook import Webhook
+from ..models.webhook_attempts_reply import WebhookAttemptsReply
 from ..models.webhook_explanation_reply import WebhookExplanationReply
 from ..models.webhook_list import WebhookList
 from ..models.webhook_replay import WebhookReplay
@@ -79,6 +82,28 @@ def _delete_webhook(
     return Call(
         "DELETE",
         f"/api/v1/webhooks/{quote(str(id), safe='')}",
+    )
+
+
+def _list_webhook_attempts(
+    id: int,
+    *,
+    outcome: Optional[AttemptOutcome] = None,
+    since: Optional[datetime.datetime] = None,
+    until: Optional[datetime.datetime] = None,
+    before: Optional[str] = None,
+    limit: Optional[int] = None,
+) -> Call:
+    return Call(
+        "GET",
+        f"/api/v1/webhooks/{quote(str(id), safe='')}/attempts",
+        params={
+            "outcome": outcome,
+            "since": since,
+            "until": until,
+            "before": before,
+            "limit": limit,
+        },
     )
 
 
@@ -274,6 +299,34 @@ class Webhooks:
             )
         )
         return DeletedWebhookReply.from_dict(response.json())
+
+    def list_webhook_attempts(
+        self,
+        id: int,
+        *,
+        outcome: Optional[AttemptOutcome] = None,
+        since: Optional[datetime.datetime] = None,
+        until: Optional[datetime.datetime] = None,
+        before: Optional[str] = None,
+        limit: Optional[int] = None,
+    ) -> WebhookAttemptsReply:
+        """List a webhook's attempts.
+
+        Returns the attempts to deliver events to the webhook, the latest first. A period has the attempts that ended in it, as in
+        the counts by day of `GET /api/v1/webhooks/{id}/stats`, or that began in it if they have no recorded outcome. A page ends
+        after a bounded scan, so continue until `next_before` is null. Old attempts are removed, and attempts from before the
+        release that added this operation are left out."""
+        response = self._send(
+            _list_webhook_attempts(
+                id,
+                outcome=outcome,
+                since=since,
+                until=until,
+                before=before,
+                limit=limit,
+            )
+        )
+        return WebhookAttemptsReply.from_dict(response.json())
 
     def explain_webhook(
         self,
@@ -520,6 +573,34 @@ class AsyncWebhooks:
             )
         )
         return DeletedWebhookReply.from_dict(response.json())
+
+    async def list_webhook_attempts(
+        self,
+        id: int,
+        *,
+        outcome: Optional[AttemptOutcome] = None,
+        since: Optional[datetime.datetime] = None,
+        until: Optional[datetime.datetime] = None,
+        before: Optional[str] = None,
+        limit: Optional[int] = None,
+    ) -> WebhookAttemptsReply:
+        """List a webhook's attempts.
+
+        Returns the attempts to deliver events to the webhook, the latest first. A period has the attempts that ended in it, as in
+        the counts by day of `GET /api/v1/webhooks/{id}/stats`, or that began in it if they have no recorded outcome. A page ends
+        after a bounded scan, so continue until `next_before` is null. Old attempts are removed, and attempts from before the
+        release that added this operation are left out."""
+        response = await self._send(
+            _list_webhook_attempts(
+                id,
+                outcome=outcome,
+                since=since,
+                until=until,
+                before=before,
+                limit=limit,
+            )
+        )
+        return WebhookAttemptsReply.from_dict(response.json())
 
     async def explain_webhook(
         self,

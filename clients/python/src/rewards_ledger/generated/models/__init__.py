@@ -8,6 +8,7 @@ from .api_key_list import ApiKeyList
 from .api_key_list_data import ApiKeyListData
 from .api_key_reply import ApiKeyReply
 from .attempt import Attempt
+from .attempt_outcome import AttemptOutcome
 from .beneficiary import Beneficiary
 from .beneficiary_list import BeneficiaryList
 from .beneficiary_list_data import BeneficiaryListData
@@ -74,6 +75,7 @@ from .issue_credential import IssueCredential
 from .issued_credential import IssuedCredential
 from .issued_credential_reply import IssuedCredentialReply
 from .key_scope import KeyScope
+from .listed_attempt import ListedAttempt
 from .logged_out import LoggedOut
 from .logged_out_reply import LoggedOutReply
 from .login import Login
@@ -162,6 +164,8 @@ from .wallet import Wallet
 from .wallet_list import WalletList
 from .wallet_list_data import WalletListData
 from .webhook import Webhook
+from .webhook_attempts import WebhookAttempts
+from .webhook_attempts_reply import WebhookAttemptsReply
 from .webhook_day import WebhookDay
 from .webhook_deactivation import WebhookDeactivation
 from .webhook_envelope import WebhookEnvelope
@@ -198,6 +202,7 @@ __all__ = (
     "ApiKeyListData",
     "ApiKeyReply",
     "Attempt",
+    "AttemptOutcome",
     "Beneficiary",
     "BeneficiaryList",
     "BeneficiaryListData",
@@ -264,6 +269,7 @@ __all__ = (
     "IssuedCredential",
     "IssuedCredentialReply",
     "KeyScope",
+    "ListedAttempt",
     "LoggedOut",
     "LoggedOutReply",
     "Login",
@@ -352,6 +358,8 @@ __all__ = (
     "WalletList",
     "WalletListData",
     "Webhook",
+    "WebhookAttempts",
+    "WebhookAttemptsReply",
     "WebhookDay",
     "WebhookDeactivation",
     "WebhookEnvelope",

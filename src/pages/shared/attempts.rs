@@ -1,0 +1,138 @@
+//! A list of attempts by minute and outcome.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::delivery::{Attempt, number};
+use crate::pages::call::Refusal;
+use crate::pages::form::Form;
+use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{minutes, rfc3339};
+use crate::pages::parts::table;
+use crate::pages::parts::values::{badge, time, words};
+
+/// Outcomes of attempts.
+const OUTCOMES: [&str; 4] = ["delivered", "failed", "in_flight", "unknown"];
+/// Number of attempts on a page.
+const ON_PAGE: usize = 50;
+
+/// An attempt, as the lists of the API have it.
+#[derive(Debug, Deserialize)]
+pub struct ListedAttempt {
+    pub delivery_id: i64,
+    pub event_type: String,
+    pub outcome: String,
+    pub finished_at: Option<DateTime<Utc>>,
+    #[serde(flatten)]
+    pub attempt: Attempt,
+}
+
+/// Part of a list of attempts.
+#[derive(Debug, Deserialize)]
+pub struct Part<A> {
+    pub attempts: Vec<A>,
+    pub next_before: Option<String>,
+}
+
+/// Returns the address of the attempts of a list that ended in these minutes (UTC), such as `2026-01-31T12:00`. Both are
+/// included.
+pub fn ended(path: &str, from: &str, to: &str) -> String {
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("from", from), ("to", to)]).finish();
+    format!("{path}?{query}")
+}
+
+/// Returns the filters of a query as a query of the API.
+///
+/// # Errors
+/// A refusal that names the minute which is none.
+pub fn filters(query: &Form) -> Result<String, Refusal> {
+    let mut filters = url::form_urlencoded::Serializer::new(query.only(&["outcome", "before"]));
+    for (parameter, at) in ["since", "until"].into_iter().zip(minutes(query)?) {
+        filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
+    }
+    filters.append_pair("limit", &ON_PAGE.to_string());
+    Ok(filters.finish())
+}
+
+/// Renders the form of the filters of the list at `path`.
+pub fn form(path: &str, query: &Form, refusal: Option<&Refusal>) -> Markup {
+    let fields = Filled { form: query, refusal };
+    let any = std::iter::once(("", "Any".to_owned()));
+    let outcomes: Vec<(&str, String)> = any.chain(OUTCOMES.map(|outcome| (outcome, words(outcome)))).collect();
+    let inputs = html! {
+        (fields.select("outcome", "Outcome", &outcomes, ""))
+        (fields.input("from", "From (UTC)", "datetime-local", ""))
+        (fields.input("to", "Until (UTC)", "datetime-local", ""))
+    };
+    table::filters(path, &inputs)
+}
+
+/// Renders a part of the list at `path`, with `rows` as its table. `none` stands instead of a whole list that is empty.
+pub fn content<A>((path, query): (&str, &Form), part: &Part<A>, rows: impl Fn(&[A]) -> Markup, none: &str) -> Markup {
+    let has_filter = !query.only(&["outcome", "from", "to"]).is_empty();
+    let note = html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." };
+    html! {
+        @if !part.attempts.is_empty() { (rows(&part.attempts)) }
+        @else if part.next_before.is_some() { p.quiet { "No attempt of this part matches. Look at older ones." } }
+        @else if has_filter { (table::empty("No attempt matches these filters.", Some((path, "Show all attempts")))) }
+        @else { (table::empty(none, None)) }
+        (table::parts(path, query, &note, part.next_before.as_deref()))
+    }
+}
+
+/// Renders the time of an attempt: its end, or its beginning if it has no recorded end.
+pub fn at(listed: &ListedAttempt) -> Markup {
+    html! { @match listed.finished_at { Some(at) => (time(at)), None => { "Sent " (time(listed.attempt.started_at)) } } }
+}
+
+/// Columns of [`result`].
+pub const RESULT: [(&str, bool); 4] = [("Attempt", true), ("Response", true), ("Duration, ms", true), ("Outcome", false)];
+
+/// Renders the number of an attempt and what came of it.
+pub fn result(listed: &ListedAttempt) -> [Markup; 4] {
+    [
+        html! { (listed.attempt.attempt) },
+        number(listed.attempt.response_status),
+        number(listed.attempt.response_time_ms),
+        html! {
+            (badge(&listed.outcome))
+            @if let (Some(error), false) = (&listed.attempt.error, listed.outcome == "unknown") { " " (error) }
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_without_an_end_has_its_beginning() {
+        let attempt = json!({"delivery_id": 11, "event_type": "order.created", "outcome": "unknown", "finished_at": null, "attempt": 1,
+            "request_id": "r", "started_at": "2026-01-31T12:00:00Z", "response_status": null, "response_time_ms": null,
+            "error": "the outcome is not known"});
+        let attempt: ListedAttempt = serde_json::from_value(attempt).unwrap();
+        assert!(at(&attempt).0.contains("Sent "));
+        let [.., outcome] = result(&attempt);
+        assert!(outcome.0.contains("Unknown") && !outcome.0.contains("the outcome"), "{}", outcome.0);
+    }
+
+    #[test]
+    fn a_part_without_a_match_is_not_the_end() {
+        let query = Form::parse(b"outcome=failed");
+        let text = |next_before: Option<&str>| {
+            let part = Part::<ListedAttempt> { attempts: vec![], next_before: next_before.map(ToOwned::to_owned) };
+            content(("/attempts", &query), &part, |_| html! {}, "None.").0
+        };
+        assert!(text(Some("1-a")).contains("Look at older ones") && text(None).contains("Show all attempts"));
+    }
+
+    #[test]
+    fn both_minutes_are_included() {
+        let target = ended("/attempts", "2026-01-31T12:05", "2026-01-31T12:05");
+        let query = Form::parse(target.split_once('?').unwrap().1.as_bytes());
+        assert_eq!(filters(&query).unwrap(), "since=2026-01-31T12%3A05%3A00Z&until=2026-01-31T12%3A06%3A00Z&limit=50");
+    }
+}
