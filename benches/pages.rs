@@ -82,6 +82,7 @@ const QUERIES: &[(&str, &str)] = &[
     ("/portal/webhooks/deliveries", "order_id=500000"),
     ("/portal/webhooks/{id}/explanation", "order_id=500000"),
     ("/portal/webhooks/{id}/attempts", "outcome=failed"),
+    ("/portal/webhooks/{id}/attempts", "outcome=unknown"),
     ("/portal/webhooks/{id}/attempts", "from={middle}T00:00&to={middle}T23:59"),
     ("/console/search", "q=ORD-0000500000"),
     ("/console/search", "q=Account"),

@@ -137,7 +137,7 @@ pub struct StockExpiry {
     /// Number of vouchers that have this day already.
     pub unchanged: i32,
     /// Reference and reason of each voucher that stays as it is.
-    pub refused: Vec<(String, &'static str)>,
+    pub refused: Vec<(String, String)>,
 }
 
 /// An order with its texts from the vault.

@@ -19,7 +19,7 @@ use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
 pub use levels::{Level, levels, low};
-pub use named::{NamedVoucher, named, set_expiry, void};
+pub use named::{ALLOCATED, NOT_IN_STOCK, NamedVoucher, named, set_expiry, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
@@ -49,6 +49,18 @@ pub struct Stock {
 }
 
 impl Stock {
+    /// Returns a voucher of a product that an operator names.
+    pub fn named_of(&self, product: ProductId, reference: &str) -> Option<&NamedVoucher> {
+        self.named.get(reference).filter(|voucher| voucher.product_id == product)
+    }
+
+    /// Drops the vouchers of these denominations from memory, so that the next order reads them anew.
+    pub fn reread(&mut self, product: ProductId, denominations: impl IntoIterator<Item = Money>) {
+        for denomination in denominations {
+            self.shelves.remove(&(product, denomination));
+        }
+    }
+
     /// Returns the number of vouchers on the shelves.
     pub fn vouchers(&self) -> usize {
         self.shelves.values().map(Shelf::len).sum()

@@ -28,7 +28,7 @@ use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 /// the default rate limits. A key may place 100 orders at the end of one minute and 100 more at the start of the next.
 const FULL: i64 = 2 * LOW;
 const LOW: i64 = 2 * 100 * MAX_QUANTITY as i64;
-/// Maximum number of vouchers in one command. A node writes them within its deadline also on a machine that is far slower.
+/// Maximum number of vouchers in one command. On a busy machine, a debug build took longer for 1,000 than a command may.
 const CHUNK: i64 = 100;
 /// Maximum number of waiting orders per product that one step reads.
 const LOOKED_AT: i64 = 500;

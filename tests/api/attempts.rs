@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger_events::WebhookId;
 use ledger_projections::deliveries::{AttemptFilter, AttemptOutcome, list_attempts};
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
@@ -143,8 +144,15 @@ async fn long_lists_are_read_part_by_part_and_hold_each_attempt_once() {
          SELECT shard_id, delivery_id, webhook_id, gen_random_uuid(), 1, claimed_at + n / 3500 * interval '1 ms', started_at, finished_at, 200, '', ''
          FROM delivery_attempts, generate_series(1, 22500) AS n";
     sqlx::raw_sql(many).execute(&mut shop.admin().await).await.unwrap();
-    let read = async |outcome, limit| {
-        let filter = AttemptFilter { outcome, ..AttemptFilter::default() };
+    // As many of a webhook that another account has.
+    let of_another =
+        "INSERT INTO delivery_attempts (shard_id, delivery_id, webhook_id, request_id, attempt, claimed_at, started_at,
+            finished_at, response_status, url_hash, secret_hash)
+         SELECT shard_id, delivery_id, webhook_id + 1, gen_random_uuid(), 1, claimed_at, started_at, finished_at, 200, '', ''
+         FROM delivery_attempts";
+    let webhook: WebhookId = sqlx::query_scalar("SELECT id FROM webhooks").fetch_one(shop.pool()).await.unwrap();
+    let read = async |webhook, outcome, limit| {
+        let filter = AttemptFilter { webhook, outcome, ..AttemptFilter::default() };
         let (mut seen, mut count, mut before) = (HashSet::new(), 0, None);
         loop {
             let page = list_attempts(shop.pool(), &filter, before, limit).await.unwrap();
@@ -159,8 +167,18 @@ async fn long_lists_are_read_part_by_part_and_hold_each_attempt_once() {
     };
     // A page that ends with a window, too.
     for limit in [3_499, 5_000] {
-        assert_eq!(read(None, limit).await, (22_501, 22_501));
+        assert_eq!(read(None, None, limit).await, (22_501, 22_501));
     }
-    assert_eq!(read(Some(AttemptOutcome::Failed), 20).await, (1, 1));
-    assert_eq!(read(Some(AttemptOutcome::Unknown), 20).await, (0, 0));
+    sqlx::raw_sql(of_another).execute(&mut shop.admin().await).await.unwrap();
+    let of_one = Some((SHARD, webhook));
+    for limit in [3_499, 5_000] {
+        assert_eq!(read(of_one, None, limit).await, (22_501, 22_501));
+    }
+    for of in [None, of_one] {
+        assert_eq!(read(of, Some(AttemptOutcome::Failed), 20).await, (1, 1));
+        assert_eq!(read(of, Some(AttemptOutcome::Unknown), 20).await, (0, 0));
+    }
+    // Attempts from before the upgrade, and of nodes of the last release.
+    sqlx::raw_sql("UPDATE delivery_attempts SET webhook_id = NULL").execute(&mut shop.admin().await).await.unwrap();
+    assert_eq!(read(of_one, None, 5_000).await, (0, 0));
 }

@@ -1,10 +1,10 @@
 //! Statistics by day, and voucher codes as CSV.
 
-use chrono::Utc;
+use chrono::{Days, NaiveDate, Utc};
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse as Received;
 
-use crate::support::node::Node;
+use crate::support::node::{Node, Setup};
 use crate::support::shop::{DEADLINE, receiver, worker};
 
 #[tokio::test]
@@ -35,23 +35,28 @@ async fn orders_and_spend_are_counted_by_day() {
     }
 }
 
-#[tokio::test]
-async fn attempts_are_counted_by_webhook_and_day_and_listed() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let client = &setup.client;
+/// Orders something of which a webhook receives one event, and refuses another. Returns the webhook.
+async fn attempted(node: &Node, setup: &Setup) -> Value {
     let (receiver, _arrived) = receiver(|received| {
         let is_created = String::from_utf8_lossy(&received.body).contains("order.created");
         Received::Status(if is_created { 500 } else { 200 })
     })
     .await;
     let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created", "order.delivered"]});
-    let webhook = node.client(client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
-    let order = node.client(client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
     node.fulfil(order).await;
     node.project().await;
     worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
+    webhook
+}
+
+#[tokio::test]
+async fn attempts_are_counted_by_webhook_and_day() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (client, webhook) = (&setup.client, attempted(&node, &setup).await);
     let days =
         node.client(client, "GET", &format!("/webhooks/{webhook}/stats?days=2"), Value::Null).await.data(200)["days"].clone();
     let none = json!({"attempts": 0, "delivered": 0, "failed": 0, "average_ms": null, "longest_ms": null});
@@ -60,13 +65,32 @@ async fn attempts_are_counted_by_webhook_and_day_and_listed() {
     }
     assert_eq!((&days[1]["attempts"], &days[1]["delivered"], &days[1]["failed"]), (&json!(2), &json!(1), &json!(1)));
     assert!(days[1]["average_ms"].as_i64().unwrap() <= days[1]["longest_ms"].as_i64().unwrap());
+    let other = node.account("Other").await;
+    node.client(&other, "GET", &format!("/webhooks/{webhook}/stats"), Value::Null).await.refused(404, "E_NOT_FOUND");
+}
 
+#[tokio::test]
+async fn attempts_of_a_webhook_are_listed() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (client, webhook) = (&setup.client, attempted(&node, &setup).await);
     let list = async |query: &str| {
         let page = node.client(client, "GET", &format!("/webhooks/{webhook}/attempts?{query}"), Value::Null).await.data(200);
         (page["attempts"].as_array().unwrap().clone(), page["next_before"].clone())
     };
-    let (all, end) = list(&format!("since={}T00:00:00Z", days[1]["day"].as_str().unwrap())).await;
+    let (all, end) = list("").await;
     assert_eq!((all.len(), &end), (2, &Value::Null));
+    // The counts of each day are those of the list.
+    let days = node.client(client, "GET", &format!("/webhooks/{webhook}/stats?days=2"), Value::Null).await.data(200);
+    let mut listed = 0;
+    for day in days["days"].as_array().unwrap() {
+        let from: NaiveDate = day["day"].as_str().unwrap().parse().unwrap();
+        let (of_day, _) = list(&format!("since={from}T00:00:00Z&until={}T00:00:00Z", from + Days::new(1))).await;
+        let failed = of_day.iter().filter(|attempt| attempt["outcome"] == "failed").count();
+        assert_eq!((&day["attempts"], &day["failed"]), (&json!(of_day.len()), &json!(failed)));
+        listed += of_day.len();
+    }
+    assert_eq!(listed, 2);
     for attempt in &all {
         let delivery = &attempt["delivery_id"];
         let delivery = node.client(client, "GET", &format!("/webhooks/deliveries/{delivery}"), Value::Null).await.data(200);
@@ -75,12 +99,12 @@ async fn attempts_are_counted_by_webhook_and_day_and_listed() {
         }
         assert_eq!(attempt["request_id"], delivery["attempts"][0]["request_id"]);
         let outcome = if attempt["event_type"] == "order.created" { "failed" } else { "delivered" };
-        assert_eq!(list(&format!("outcome={outcome}")).await.0, [attempt.clone()]);
+        assert_eq!(list(&format!("outcome={outcome}")).await.0, std::slice::from_ref(attempt));
     }
     let (first, next) = list("limit=1").await;
     let (second, _) = list(&format!("limit=1&before={}", next.as_str().unwrap())).await;
     assert_eq!([first, second].concat(), all);
-    assert_eq!(list(&format!("until={}T00:00:00Z", days[0]["day"].as_str().unwrap())).await, (vec![], Value::Null));
+    assert_eq!(list("until=2020-01-01T00:00:00Z").await, (vec![], Value::Null));
     for wrong in ["before=1", "outcome=lost", "since=yesterday", "limit=101"] {
         let path = format!("/webhooks/{webhook}/attempts?{wrong}");
         node.client(client, "GET", &path, Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
@@ -92,9 +116,7 @@ async fn attempts_are_counted_by_webhook_and_day_and_listed() {
     let none = node.client(client, "GET", &format!("/webhooks/{another}/attempts"), Value::Null).await.data(200);
     assert_eq!(none, json!({"attempts": [], "next_before": null}));
     let other = node.account("Other").await;
-    for list in ["stats", "attempts"] {
-        node.client(&other, "GET", &format!("/webhooks/{webhook}/{list}"), Value::Null).await.refused(404, "E_NOT_FOUND");
-    }
+    node.client(&other, "GET", &format!("/webhooks/{webhook}/attempts"), Value::Null).await.refused(404, "E_NOT_FOUND");
 }
 
 #[tokio::test]

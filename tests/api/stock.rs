@@ -62,6 +62,7 @@ async fn an_expired_voucher_is_given_to_no_order() {
         {"card_number": "b", "voucher_reference_number": "VCH-b", "expires_on": "2001-01-01"},
         {"card_number": "c", "voucher_reference_number": "VCH-c", "expires_on": "2100-01-01"},
         {"card_number": "d", "voucher_reference_number": "VCH-d"},
+        {"card_number": "e", "voucher_reference_number": "VCH-e"},
     ]});
     node.operator("POST", &path, load).await.data(200);
     let order = async |quantity: i64| {
@@ -81,7 +82,7 @@ async fn an_expired_voucher_is_given_to_no_order() {
     let expired = expire(json!(["VCH-a", "VCH-b", "VCH-c", "VCH-d", "VCH-x", given]), "2020-02-29").await;
     let refused = json!([
         {"voucher_reference_number": given, "reason": "is allocated to an order"},
-        {"voucher_reference_number": "VCH-b", "reason": "expires earlier"},
+        {"voucher_reference_number": "VCH-b", "reason": "already expires on 2001-01-01"},
         {"voucher_reference_number": "VCH-d", "reason": "is voided"},
         {"voucher_reference_number": "VCH-x", "reason": "is not in the stock of this product"},
     ]);
@@ -94,12 +95,19 @@ async fn an_expired_voucher_is_given_to_no_order() {
     let again = expire(json!(["VCH-a", "VCH-c"]), "2020-02-29").await;
     assert_eq!((&again["changed"], &again["unchanged"], node.head().await), (&json!(0), &json!(2), head));
     let later = expire(json!(["VCH-a"]), "2100-01-01").await;
-    assert_eq!((&later["refused"][0]["reason"], node.head().await), (&json!("expires earlier"), head));
+    assert_eq!((&later["refused"][0]["reason"], node.head().await), (&json!("already expires on 2020-02-29"), head));
+    // Its last day is yet to come, so an order still gets it.
+    assert_eq!(expire(json!(["VCH-e"]), "2100-01-01").await["changed"], 1);
 
-    let second = order(3).await;
-    assert_eq!((&second["status"], &second["delivered_quantity"]), (&json!("PARTIALLY_DELIVERED"), &json!(2)));
-    let level = level(&node, &setup).await;
-    assert_eq!((&level["available"], &level["expired"], &level["voided"]), (&json!(0), &json!(3), &json!(1)));
+    let second = order(4).await;
+    assert_eq!((&second["status"], &second["delivered_quantity"]), (&json!("PARTIALLY_DELIVERED"), &json!(3)));
+    assert!(second.to_string().contains("VCH-e"));
+    let expected = json!({"denomination": "10.00", "available": 0, "allocated": 4, "expired": 3, "voided": 1, "threshold": null, "is_low": false});
+    assert_eq!(level(&node, &setup).await, expected);
+    // Another node, whose writer has never seen the vouchers, does not give them away either.
+    let beside = node.beside("orders=1000/60s,general=1000/60s".parse().unwrap()).await;
+    beside.fulfil(second["id"].as_i64().unwrap()).await;
+    assert_eq!(level(&node, &setup).await, expected);
     node.project().await;
     let report = verify(&node.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{report:#?}");

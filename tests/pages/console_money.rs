@@ -51,7 +51,7 @@ async fn add_product(browser: &Browser) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
+async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_and_expires_one() {
     let node = Node::start().await;
     let account = node.account("Globex").await.account_id;
     let directory = tempfile::tempdir().unwrap();
@@ -92,8 +92,23 @@ async fn an_admin_adds_a_product_loads_its_vouchers_and_voids_one() {
         browser.press("Void these vouchers").await;
         browser.find("//h2[text()='Refused vouchers']").await;
         check(&browser, "voided vouchers").await;
+        browser.press("To the stock").await;
+        browser.press("Expire vouchers").await;
+        browser.fill("Reference numbers", "VCH-1\nVCH-2").await;
+        browser.press("Set the last day").await;
+        browser.sees("Last day (UTC) must be a date such as 2026-01-31").await;
+        browser.logs_refusal(400).await;
+        check(&browser, "expiring vouchers without a day").await;
+        // A field for a date takes the keys in the order of the browser's language.
+        browser.run("document.querySelector('main input[name=expires_on]').value = '2026-01-31'").await;
+        browser.press("Set the last day").await;
+        browser.sees("With a new last day").await;
+        browser.find("//td[text()='is voided']").await;
+        check(&browser, "expired vouchers").await;
 
         browser.press("To the stock").await;
+        // None is available, two have expired.
+        browser.find("//tbody/tr[td[2]='0' and td[4]='2' and td[5]='1']").await;
         browser.press("Back to the product").await;
         browser.press("Discounts").await;
         check(&browser, "the accounts of discounts").await;

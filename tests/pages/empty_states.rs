@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use rewards_ledger::access::Role;
+use serde_json::json;
 
 use super::crawl::crawl;
 use crate::support::node::Node;
 
 /// Sentences without a link, because the page has the form itself, somebody else acts, or nothing is to be done.
-const WITHOUT_LINK: [&str; 19] = [
+const WITHOUT_LINK: [&str; 22] = [
     "You have no wallet yet. The operators of the service open one for each currency.",
     "The catalogue is empty. The operators of the service add products.",
     "You have no beneficiary yet. A payout goes to a beneficiary, so add one first.",
@@ -28,6 +29,9 @@ const WITHOUT_LINK: [&str; 19] = [
     "The account has not ordered anything yet. Its people order in the portal, its programs through the API.",
     "The account has no discount. It pays the face value.",
     "No limit has counted a request of this account lately.",
+    "Nothing was sent to this webhook yet. Send a test.",
+    "Nothing was sent to this webhook yet. The next event that it is subscribed to is.",
+    "There was no replay of this webhook yet. A replay sends again what failed or was missed.",
 ];
 
 /// Returns the empty states of a page: the sentence, and whether a link leads on.
@@ -48,6 +52,10 @@ async fn each_empty_state_says_what_to_do_first() {
     let account = node.account("Acme").await;
     let owner = node.user(account.account_id, "owner").await;
     pages.extend(crawl(&node, &owner.cookie, "/portal").await);
+    let hook = json!({"name": "Shop", "url": "https://shop.example/hooks", "events": ["order.created"]});
+    node.client(&account, "POST", "/webhooks", hook).await.json();
+    let further = crawl(&node, &owner.cookie, "/portal").await;
+    pages.extend(further.into_iter().map(|(path, page)| (format!("{path} with a webhook"), page)));
     let fresh = crawl(&node, &admin.cookie, "/console").await;
     let fresh = fresh.into_iter().map(|(path, page)| (format!("{path} with an account"), page));
     pages.extend(fresh);

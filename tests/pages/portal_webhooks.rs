@@ -146,6 +146,17 @@ async fn a_user_edits_switches_and_rotates_a_webhook_and_retries_a_delivery() {
         browser.find("//h2[text()='Payload']/following-sibling::pre[1][contains(., 'reference_code')]").await;
         browser.press("How to check the signature").await;
         check(&browser, "a delivery with its response").await;
+
+        browser.open(&format!("{}/portal/webhooks/{}", node.url(), hook["id"])).await;
+        browser.press("All attempts of this webhook").await;
+        browser.find("//td//span[text()='Delivered']").await;
+        check(&browser, "the attempts of a webhook").await;
+        browser.run("document.querySelector('select[name=outcome]').value = 'failed'").await;
+        browser.press("Filter").await;
+        browser.sees("No attempt matches these filters.").await;
+        browser.press("Show all attempts").await;
+        browser.click("//td//a[starts-with(@href, '/portal/webhooks/deliveries/')]").await;
+        browser.find("//h2[text()='Attempts']").await;
     })
     .await;
 }

@@ -145,16 +145,16 @@ struct RefusedVoucher {
 }
 
 impl RefusedVoucher {
-    fn all(refused: Vec<(String, &str)>) -> Vec<RefusedVoucher> {
-        let one = |(voucher_reference_number, reason): (String, &str)| RefusedVoucher {
+    fn all<Reason: Into<String>>(refused: Vec<(String, Reason)>) -> Vec<RefusedVoucher> {
+        let one = |(voucher_reference_number, reason): (String, Reason)| RefusedVoucher {
             voucher_reference_number,
-            reason: reason.to_owned(),
+            reason: reason.into(),
         };
         refused.into_iter().map(one).collect()
     }
 }
 
-/// Vouchers that expire earlier.
+/// Vouchers, and their new last day.
 #[derive(Object)]
 struct SetVoucherExpiry {
     /// Reference numbers of the vouchers, at most 1,000.
@@ -321,8 +321,8 @@ impl Stock {
 
     /// Expire vouchers
     ///
-    /// Gives vouchers of a product's stock an earlier last day, so that no order gets them after it. A voucher that is allocated
-    /// to an order, or that expires earlier, stays as it is.
+    /// Gives vouchers of a product's stock an earlier last day, so that no order gets them after it. A voucher that is unknown,
+    /// voided, allocated to an order, or that expires earlier, stays as it is. This cannot be undone: a last day cannot be later.
     #[oai(path = "/products/:id/vouchers/expiry", method = "post", operation_id = "set_voucher_expiry")]
     async fn set_expiry(
         &self,

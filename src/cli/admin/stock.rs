@@ -42,7 +42,7 @@ pub enum Stock {
         #[arg(required = true)]
         vouchers: Vec<String>,
     },
-    /// Give vouchers an earlier last day, so that no order gets them after it
+    /// Give vouchers an earlier last day, so that no order gets them after it; this cannot be undone
     Expire {
         /// Product id
         product: i64,

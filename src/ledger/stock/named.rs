@@ -10,6 +10,10 @@ use rust_decimal::Decimal;
 /// Order of a voided voucher. No order has this id.
 const VOIDED: OrderId = OrderId(0);
 
+/// Reasons why a voucher that an operator names stays as it is.
+pub const NOT_IN_STOCK: &str = "is not in the stock of this product";
+pub const ALLOCATED: &str = "is allocated to an order";
+
 /// A voucher that an operator names by its reference.
 #[derive(Clone, Debug)]
 pub struct NamedVoucher {
@@ -60,7 +64,7 @@ pub async fn void(conn: &mut PgConnection, shard: ShardId, ids: &[i64], at: Date
     .bind(at)
     .execute(conn)
     .await?;
-    are_all(voided.rows_affected(), ids.len())
+    ensure_all_changed(voided.rows_affected(), ids.len())
 }
 
 /// Sets the last day of free vouchers. If one is not free, which the head lock rules out, the batch fails.
@@ -77,11 +81,11 @@ pub async fn set_expiry(conn: &mut PgConnection, shard: ShardId, expiries: &[(i6
     .bind(expiries.iter().map(|(_, expires_on)| *expires_on).collect::<Vec<_>>())
     .execute(conn)
     .await?;
-    are_all(set.rows_affected(), expiries.len())
+    ensure_all_changed(set.rows_affected(), expiries.len())
 }
 
 /// Checks that a statement has changed all vouchers that it names.
-fn are_all(changed: u64, named: usize) -> Result<(), sqlx::Error> {
+fn ensure_all_changed(changed: u64, named: usize) -> Result<(), sqlx::Error> {
     match usize::try_from(changed) {
         Ok(changed) if changed == named => Ok(()),
         _ => Err(sqlx::Error::Protocol("a voucher that an operator names is not free".into())),

@@ -54,7 +54,7 @@ fn page(visit: &Visit, part: Option<&Part<AnyAttempt>>, refusal: Option<&Refusal
         }
         (attempts::form(PATH, &visit.query, refusal))
         @if let Some(part) = part {
-            (attempts::content((PATH, &visit.query), part, rows, "No attempt is listed yet. It needs a webhook, and an order."))
+            (attempts::content((PATH, &visit.query), part, rows, ("No attempt is listed yet. It needs a webhook, and an order.", None)))
         }
     };
     layout::page(visit, "Delivery attempts", &body)

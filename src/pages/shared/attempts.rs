@@ -68,15 +68,21 @@ pub fn form(path: &str, query: &Form, refusal: Option<&Refusal>) -> Markup {
     table::filters(path, &inputs)
 }
 
-/// Renders a part of the list at `path`, with `rows` as its table. `none` stands instead of a whole list that is empty.
-pub fn content<A>((path, query): (&str, &Form), part: &Part<A>, rows: impl Fn(&[A]) -> Markup, none: &str) -> Markup {
+/// Renders a part of the list at `path`, with `rows` as its table. `none` stands instead of a whole list that is empty, with a link
+/// to `next`.
+pub fn content<A>(
+    (path, query): (&str, &Form),
+    part: &Part<A>,
+    rows: impl Fn(&[A]) -> Markup,
+    (none, next): (&str, Option<(&str, &str)>),
+) -> Markup {
     let has_filter = !query.only(&["outcome", "from", "to"]).is_empty();
     let note = html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." };
     html! {
         @if !part.attempts.is_empty() { (rows(&part.attempts)) }
         @else if part.next_before.is_some() { p.quiet { "No attempt of this part matches. Look at older ones." } }
         @else if has_filter { (table::empty("No attempt matches these filters.", Some((path, "Show all attempts")))) }
-        @else { (table::empty(none, None)) }
+        @else { (table::empty(none, next)) }
         (table::parts(path, query, &note, part.next_before.as_deref()))
     }
 }
@@ -124,9 +130,17 @@ mod tests {
         let query = Form::parse(b"outcome=failed");
         let text = |next_before: Option<&str>| {
             let part = Part::<ListedAttempt> { attempts: vec![], next_before: next_before.map(ToOwned::to_owned) };
-            content(("/attempts", &query), &part, |_| html! {}, "None.").0
+            content(("/attempts", &query), &part, |_| html! {}, ("None.", None)).0
         };
         assert!(text(Some("1-a")).contains("Look at older ones") && text(None).contains("Show all attempts"));
+    }
+
+    #[test]
+    fn the_link_to_older_attempts_keeps_the_filters() {
+        let query = Form::parse(b"outcome=failed&before=2-b");
+        let part = Part::<ListedAttempt> { attempts: vec![], next_before: Some("1-a".to_owned()) };
+        let markup = content(("/attempts", &query), &part, |_| html! {}, ("None.", None)).0;
+        assert!(markup.contains("/attempts?outcome=failed&amp;before=1-a"), "{markup}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Handler for LoadVouchers {
         for voucher in &self.vouchers {
             self.load(batch, voucher, &mut loaded)?;
         }
-        batch.stock.shelves.remove(&(self.product_id, self.denomination)); // The next order reads it anew.
+        batch.stock.reread(self.product_id, [self.denomination]);
         let StockLoaded { accepted, duplicates, .. } = loaded;
         let event = VoucherStockLoaded { denomination: self.denomination, accepted, duplicates };
         batch.append::<Product>(self.product_id, event, context);

@@ -6,6 +6,7 @@ use ledger_events::catalogue::{Product, VoucherExpirySet};
 
 use crate::ledger::command_result::StockExpiry;
 use crate::ledger::commands::prelude::*;
+use crate::ledger::stock::{self, NamedVoucher};
 
 /// Gives vouchers an earlier last day, so that no order gets them after it. Names them by their references. Setting the same day
 /// again appends no event.
@@ -33,32 +34,28 @@ impl Handler for SetVoucherExpiry {
         let mut result = StockExpiry::default();
         let (mut vouchers, mut denominations) = (vec![], BTreeSet::new());
         for reference in self.references.iter().collect::<BTreeSet<_>>() {
-            let known = batch.stock.named.get(reference).filter(|voucher| voucher.product_id == self.product_id);
-            let refusal = match known {
-                None => "is not in the stock of this product",
-                Some(voucher) if voucher.is_voided => "is voided",
-                Some(voucher) if voucher.order_id.is_some() => "is allocated to an order",
-                Some(voucher) if voucher.expires_on.is_some_and(|day| day < self.expires_on) => "expires earlier",
-                Some(voucher) if voucher.expires_on == Some(self.expires_on) => {
-                    result.unchanged += 1;
-                    continue;
+            match batch.stock.named_of(self.product_id, reference) {
+                None => result.refused.push((reference.clone(), stock::NOT_IN_STOCK.to_owned())),
+                Some(voucher) if voucher.is_voided => result.refused.push((reference.clone(), "is voided".to_owned())),
+                Some(voucher) if voucher.order_id.is_some() => {
+                    result.refused.push((reference.clone(), stock::ALLOCATED.to_owned()));
                 }
+                Some(NamedVoucher { expires_on: Some(day), .. }) if *day < self.expires_on => {
+                    result.refused.push((reference.clone(), format!("already expires on {day}")));
+                }
+                Some(NamedVoucher { expires_on: Some(day), .. }) if *day == self.expires_on => result.unchanged += 1,
                 Some(voucher) => {
                     batch.pending.expiries.push((voucher.id, self.expires_on));
                     denominations.insert(voucher.denomination);
                     vouchers.push(reference.clone());
-                    continue;
                 }
-            };
-            result.refused.push((reference.clone(), refusal));
+            }
         }
         if vouchers.is_empty() {
             return Ok(CommandResult::StockExpiry(result));
         }
         result.changed = i32::try_from(vouchers.len()).unwrap_or(i32::MAX);
-        for denomination in denominations {
-            batch.stock.shelves.remove(&(self.product_id, denomination)); // The next order reads it anew.
-        }
+        batch.stock.reread(self.product_id, denominations);
         batch.append::<Product>(self.product_id, VoucherExpirySet { vouchers, expires_on: self.expires_on }, context);
         Ok(CommandResult::StockExpiry(result))
     }

@@ -5,6 +5,7 @@ use ledger_events::catalogue::{Product, VouchersVoided};
 
 use crate::ledger::command_result::StockVoided;
 use crate::ledger::commands::prelude::*;
+use crate::ledger::stock;
 use crate::ledger::texts::VOID_REASON;
 
 /// Withdraws vouchers from the stock, so that no order gets them. Names them by their references. Voiding a voucher again
@@ -30,13 +31,10 @@ impl Handler for VoidVouchers {
         let mut result = StockVoided::default();
         let (mut vouchers, mut denominations) = (vec![], BTreeSet::new());
         for reference in self.references.iter().collect::<BTreeSet<_>>() {
-            let known = batch.stock.named.get(reference).filter(|voucher| voucher.product_id == self.product_id);
-            match known {
-                None => result.refused.push((reference.clone(), "is not in the stock of this product")),
+            match batch.stock.named_of(self.product_id, reference) {
+                None => result.refused.push((reference.clone(), stock::NOT_IN_STOCK)),
                 Some(voucher) if voucher.is_voided => result.already_voided += 1,
-                Some(voucher) if voucher.order_id.is_some() => {
-                    result.refused.push((reference.clone(), "is allocated to an order"));
-                }
+                Some(voucher) if voucher.order_id.is_some() => result.refused.push((reference.clone(), stock::ALLOCATED)),
                 Some(voucher) => {
                     batch.pending.voided.push(voucher.id);
                     denominations.insert(voucher.denomination);
@@ -48,9 +46,7 @@ impl Handler for VoidVouchers {
             return Ok(CommandResult::StockVoided(result));
         }
         result.voided = i32::try_from(vouchers.len()).unwrap_or(i32::MAX);
-        for denomination in denominations {
-            batch.stock.shelves.remove(&(self.product_id, denomination)); // The next order reads it anew.
-        }
+        batch.stock.reread(self.product_id, denominations);
         let reason_hash = batch.keep_text(VOID_REASON, batch.end() + 1, new_salt(), &self.reason)?;
         batch.append::<Product>(self.product_id, VouchersVoided { vouchers, reason_hash }, context);
         Ok(CommandResult::StockVoided(result))

@@ -108,7 +108,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
             (plot(product.id, &levels.items, &product.currency))
             (rows(product.id, &levels.items))
             p.actions {
-                a.button.plain href=(audit_of(product.id)) { "What was done with its vouchers" }
+                a.button.plain href=(audit_of(product.id)) { "Audit of this product" }
                 a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Its orders" }
             }
         }
@@ -118,7 +118,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
     layout::page(visit, &format!("Stock of {}", product.name), &body)
 }
 
-/// Returns the address of what was done with the vouchers of a product.
+/// Returns the address of the audit of a product.
 fn audit_of(product: i64) -> String {
     format!("/console/audit?subject=product/{product}")
 }

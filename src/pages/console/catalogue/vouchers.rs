@@ -166,7 +166,7 @@ async fn void(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
     let path = format!("/admin/v1/products/{}/vouchers/void", product.id);
-    match visit.change::<Voided>(Method::POST, &path, &naming(&visit.form, "reason")).await {
+    match visit.change::<Voided>(Method::POST, &path, &voucher_request(&visit.form, "reason")).await {
         Ok(voided) => Ok(voided_page(&visit, &product, &voided)),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
@@ -177,10 +177,10 @@ async fn void(visit: Visit) -> PageResult {
     }
 }
 
-/// Returns the body of a call that names vouchers, one for each line. `further` is the name of its other field.
-fn naming(form: &Form, further: &str) -> Value {
+/// Returns the body of a call that names vouchers, one for each line. `field` is its other field.
+fn voucher_request(form: &Form, field: &str) -> Value {
     let lines: Vec<&str> = form.value("vouchers").lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    json!({"vouchers": lines, further: form.value(further)})
+    json!({"vouchers": lines, field: form.value(field)})
 }
 
 /// Puts the problems of single lines at their field.
@@ -224,7 +224,7 @@ async fn expire(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
     let path = format!("/admin/v1/products/{}/vouchers/expiry", product.id);
-    match visit.change::<Expiry>(Method::POST, &path, &naming(&visit.form, "expires_on")).await {
+    match visit.change::<Expiry>(Method::POST, &path, &voucher_request(&visit.form, "expires_on")).await {
         Ok(expiry) => {
             let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
             Ok(result_page(&visit, &product, counts, &expiry.refused))
@@ -243,7 +243,7 @@ fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respons
     let body = html! {
         (layout::problem(fields.refusal))
         @if may_change(visit) {
-            p.notice.wait { "No order gets a voucher after its last day. The new day can only be earlier. A voucher that an order already has keeps its day." }
+            p.notice.wait { "No order gets a voucher after its last day. The new day can only be earlier, so this cannot be undone. A voucher that an order already has keeps its day." }
             form.card method="post" action={ (path) "/vouchers/expiry" } {
                 (fields.area("vouchers", "Reference numbers", "One in each line, at most 1000."))
                 (fields.input("expires_on", "Last day (UTC)", "date", "A day in the past expires them at once."))
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn each_line_is_a_voucher() {
         let form = Form::parse(b"vouchers=VCH-1%0D%0A%0D%0A+VCH+2+&reason=stolen");
-        assert_eq!(naming(&form, "reason"), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
+        assert_eq!(voucher_request(&form, "reason"), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
     }
 
     #[test]

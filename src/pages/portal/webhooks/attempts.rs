@@ -41,7 +41,8 @@ async fn list(visit: Visit) -> PageResult {
 }
 
 fn page(visit: &Visit, webhook: &Webhook, part: Option<&Part<ListedAttempt>>, refusal: Option<&Refusal>) -> Response {
-    let path = path(webhook.id);
+    let (path, back) = (path(webhook.id), format!("/portal/webhooks/{}", webhook.id));
+    let none = ("No attempt is listed yet. Order something, or send a test.", Some((&*back, &*webhook.name)));
     let body = html! {
         (layout::problem(refusal))
         p {
@@ -50,9 +51,9 @@ fn page(visit: &Visit, webhook: &Webhook, part: Option<&Part<ListedAttempt>>, re
         }
         (attempts::form(&path, &visit.query, refusal))
         @if let Some(part) = part {
-            (attempts::content((&path, &visit.query), part, rows, "No attempt is listed yet. Order something, or send a test."))
+            (attempts::content((&path, &visit.query), part, rows, none))
         }
-        p.actions { a href={ "/portal/webhooks/" (webhook.id) } { "Back to " (webhook.name) } }
+        p.actions { a href=(back) { "Back to " (webhook.name) } }
     };
     layout::page(visit, "Delivery attempts", &body)
 }

@@ -342,6 +342,7 @@ mod tests {
         let day = |delivered| Day { day: "2026-01-31".to_owned(), delivered, failed: 0 };
         assert!(!attempts(3, &[day(0)]).0.contains("<svg"));
         let plot = attempts(3, &[day(0), day(2)]).0;
-        assert!(plot.contains("01-31") && plot.contains("/portal/webhooks/deliveries?webhook_url_id=3"), "{plot}");
+        let of_day = "/portal/webhooks/3/attempts?from=2026-01-31T00%3A00&amp;to=2026-01-31T23%3A59";
+        assert!(plot.contains("01-31") && plot.contains(of_day), "{plot}");
     }
 }
