@@ -282,6 +282,8 @@ pub struct TransactionFilter {
 
 /// Condition of the index `wallet_transactions_except_orders` (migration 0052), which leaves out the payments of orders.
 const EXCEPT_ORDERS: &str = " AND category <> 'ORDER'";
+/// Condition of the index `wallet_transactions_except_orders_and_refunds` (migration 0058).
+const EXCEPT_ORDERS_AND_REFUNDS: &str = " AND category NOT IN ('ORDER', 'ORDER_REFUND')";
 
 impl TransactionFilter {
     /// Returns the period if the days of an account have the number of its movements: nothing but the wallet, the direction and
@@ -326,6 +328,9 @@ impl TransactionFilter {
         page::equals(query, "reference", self.reference.clone());
         if self.direction == Some(Direction::Credit.as_str()) || self.category.is_some_and(|category| category != "ORDER") {
             query.push(EXCEPT_ORDERS);
+        }
+        if self.category.is_some_and(|category| !["ORDER", "ORDER_REFUND"].contains(&category)) {
+            query.push(EXCEPT_ORDERS_AND_REFUNDS);
         }
     }
 }

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 50] = migrations![
+const FILES: [(&str, &str); 51] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -65,6 +65,7 @@ const FILES: [(&str, &str); 50] = migrations![
     "0055_attempts_by_time"
     "0056_webhook_of_attempt"
     "0057_attempts_of_webhook"
+    "0058_rare_transactions"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line
