@@ -134,7 +134,7 @@ async fn hundreds_of_new_hanging_endpoints_delay_no_healthy_endpoint() {
     shop.orders(shop.customer.account_id, 300).await;
     shop.project().await;
     until_delivered(320).await;
-    let ended = "SELECT count(*) FROM delivery_attempts JOIN delivery_state USING (shard_id, delivery_id) WHERE webhook_id > 1 AND finished_at IS NOT NULL";
+    let ended = "SELECT count(*) FROM delivery_attempts a JOIN delivery_state s USING (shard_id, delivery_id) WHERE s.webhook_id > 1 AND finished_at IS NOT NULL";
     assert_eq!(count(shop.pool(), ended).await, 0, "this happens before a hanging send ends");
     assert_eq!(hanging.load(Ordering::SeqCst), 32, "half of the limit is in flight");
     running.abort(); // a stop would wait for the sends that hang

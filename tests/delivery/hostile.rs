@@ -100,8 +100,8 @@ async fn every_misbehaviour_is_recorded_with_an_understandable_outcome() {
         let shown = format!("{answer:.60?}");
         let shown = shown.chars().take(80).collect::<String>();
         let attempt: (Option<i16>, Option<String>, bool) = sqlx::query_as(
-            "SELECT a.response_status, a.error, a.finished_at IS NOT NULL FROM delivery_attempts a JOIN delivery_state USING (delivery_id)
-             WHERE webhook_id = $1",
+            "SELECT a.response_status, a.error, a.finished_at IS NOT NULL FROM delivery_attempts a JOIN delivery_state s USING (delivery_id)
+             WHERE s.webhook_id = $1",
         )
         .bind(n as i64 + 1)
         .fetch_one(shop.pool())
@@ -192,11 +192,12 @@ async fn an_invalid_certificate_fails_the_attempt_before_anything_is_sent() {
     let mut worker = shop.worker(&receivers[0].0, DEADLINE);
     worker.sender = sender(trusting(&trusted, DEADLINE));
     assert_eq!(worker.once().await.unwrap().failed, cases.len());
-    let errors: Vec<String> =
-        sqlx::query_scalar("SELECT a.error FROM delivery_attempts a JOIN delivery_state USING (delivery_id) ORDER BY webhook_id")
-            .fetch_all(shop.pool())
-            .await
-            .unwrap();
+    let errors: Vec<String> = sqlx::query_scalar(
+        "SELECT a.error FROM delivery_attempts a JOIN delivery_state s USING (delivery_id) ORDER BY s.webhook_id",
+    )
+    .fetch_all(shop.pool())
+    .await
+    .unwrap();
     assert_eq!(errors, cases.map(|(_, _, error)| error));
     for (receiver, mut arrived) in receivers {
         receiver.stop().await;
