@@ -326,11 +326,10 @@ impl TransactionFilter {
         page::equals(query, "currency", self.currency.clone());
         page::equals(query, "order_id", self.order_id);
         page::equals(query, "reference", self.reference.clone());
-        if self.direction == Some(Direction::Credit.as_str()) || self.category.is_some_and(|category| category != "ORDER") {
-            query.push(EXCEPT_ORDERS);
-        }
         if self.category.is_some_and(|category| !["ORDER", "ORDER_REFUND"].contains(&category)) {
             query.push(EXCEPT_ORDERS_AND_REFUNDS);
+        } else if self.direction == Some(Direction::Credit.as_str()) || self.category == Some("ORDER_REFUND") {
+            query.push(EXCEPT_ORDERS);
         }
     }
 }

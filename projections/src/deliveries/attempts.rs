@@ -115,8 +115,8 @@ pub struct Attempts {
     pub next_before: Option<AttemptKey>,
 }
 
-/// Lists at most `limit` attempts, the latest claim first. A page may hold fewer attempts, or none, although more
-/// follow: it ends after a bounded scan.
+/// Lists at most `limit` attempts, the latest claim first. A page may hold fewer attempts, or none, although more follow: it ends
+/// after a bounded scan.
 ///
 /// Attempts that a node of an older release has claimed before migration 0054 are left out. The list of a webhook also leaves out
 /// attempts without a webhook: those from before migration 0056, and those that nodes of the last release make after it.

@@ -142,7 +142,7 @@ fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     }
 }
 
-/// Renders the levels. The face value leads to the loads and voids of the product's vouchers, and allocated ones to its orders.
+/// Renders the levels. The face value leads to the audit of the product, and allocated vouchers to its orders.
 fn rows(product: i64, levels: &[Level]) -> Markup {
     let columns = [
         ("Face value", true),

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use poem::Response;
 use poem::http::Method;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::stock::{at_field, face_value};
@@ -165,14 +166,29 @@ async fn void_form(visit: Visit) -> PageResult {
 async fn void(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
-    let path = format!("/admin/v1/products/{}/vouchers/void", product.id);
-    match visit.change::<Voided>(Method::POST, &path, &voucher_request(&visit.form, "reason")).await {
-        Ok(voided) => Ok(voided_page(&visit, &product, &voided)),
+    let done = |voided: Voided| {
+        let counts = [("Voided", voided.voided), ("Voided before", voided.already_voided)];
+        result_page(&visit, &product, counts, &voided.refused)
+    };
+    change(&visit, &product, ("void", "reason"), void_page, done).await
+}
+
+/// Calls an action on the vouchers that a form names, with the form's other field. A refused form is shown by `form_page`.
+async fn change<T: DeserializeOwned>(
+    visit: &Visit,
+    product: &Product,
+    (action, field): (&str, &str),
+    form_page: fn(&Visit, &Product, &Filled<'_>) -> Response,
+    done: impl FnOnce(T) -> Response,
+) -> PageResult {
+    let path = format!("/admin/v1/products/{}/vouchers/{action}", product.id);
+    match visit.change(Method::POST, &path, &voucher_request(&visit.form, field)).await {
+        Ok(result) => Ok(done(result)),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
             let refusal = at_lines(refusal);
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
-            Ok(layout::refused(void_page(&visit, &product, &fields), &refusal))
+            Ok(layout::refused(form_page(visit, product, &fields), &refusal))
         }
     }
 }
@@ -210,10 +226,6 @@ fn void_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response 
     layout::page(visit, &format!("Void vouchers of {}", product.name), &body)
 }
 
-fn voided_page(visit: &Visit, product: &Product, voided: &Voided) -> Response {
-    result_page(visit, product, [("Voided", voided.voided), ("Voided before", voided.already_voided)], &voided.refused)
-}
-
 async fn expiry_form(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
@@ -223,19 +235,11 @@ async fn expiry_form(visit: Visit) -> PageResult {
 async fn expire(visit: Visit) -> PageResult {
     visit.operator()?;
     let product = product_of(&visit, visit.id("id")?).await?;
-    let path = format!("/admin/v1/products/{}/vouchers/expiry", product.id);
-    match visit.change::<Expiry>(Method::POST, &path, &voucher_request(&visit.form, "expires_on")).await {
-        Ok(expiry) => {
-            let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
-            Ok(result_page(&visit, &product, counts, &expiry.refused))
-        }
-        Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
-        Err(refusal) => {
-            let refusal = at_lines(refusal);
-            let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
-            Ok(layout::refused(expiry_page(&visit, &product, &fields), &refusal))
-        }
-    }
+    let done = |expiry: Expiry| {
+        let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
+        result_page(&visit, &product, counts, &expiry.refused)
+    };
+    change(&visit, &product, ("expiry", "expires_on"), expiry_page, done).await
 }
 
 fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
