@@ -108,6 +108,7 @@ const QUERIES: &[(&str, &str)] = &[
     ("/console/replays", "webhook_id={webhooks}"),
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/log/proof", "order_id=500000"),
+    ("/console/webhooks/{id}/queue", "part=retries"),
     ("/console/attempts", "outcome=failed"),
     ("/console/attempts", "outcome=unknown"),
     ("/console/attempts", "from={middle}T00:00&to={middle}T23:59"),

@@ -152,6 +152,7 @@ fn operator_api() -> impl OpenApi {
             operator::Accounts,
             operator::Lookups,
             operator::Attempts,
+            operator::Queue,
             operator::Search,
             operator::Users,
             operator::Credentials,

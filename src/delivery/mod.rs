@@ -5,6 +5,7 @@ pub mod days;
 pub mod failing;
 pub mod oldest;
 pub mod overview;
+pub mod queue;
 pub mod record;
 pub mod replay;
 pub mod retention;

@@ -120,9 +120,35 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
         let state = operations(&node).await;
         let endpoint = json!({"webhook_id": webhook, "account_id": client.account_id, "due": 2});
         assert_eq!((&state["due_endpoints"], &state["shards"][0]["due_deliveries"]), (&json!([endpoint]), &json!(2)));
+        let due = queue(&node, &webhook, "due").await;
+        assert_eq!((in_flight(&due), &due[0]["attempt_count"]), (vec![false, false], &json!(attempts)));
+        assert_eq!(queue(&node, &webhook, "retries").await.len(), 2 * attempts);
     }
     sqlx::raw_sql("UPDATE delivery_state SET leased_until = now() + interval '1 min'").execute(node.ledger.pool()).await.unwrap();
     assert_eq!(operations(&node).await["due_endpoints"], json!([]), "they are in flight");
+    assert_eq!(queue(&node, &webhook, "due").await, Vec::<Value>::new());
+    assert_eq!(in_flight(&queue(&node, &webhook, "retries").await), [true, true]);
+    // One is due later than the other.
+    let later = "UPDATE delivery_state SET leased_until = NULL, next_attempt_at = now() + interval '1 min'
+        WHERE delivery_id = (SELECT min(delivery_id) FROM delivery_state)";
+    sqlx::raw_sql(later).execute(node.ledger.pool()).await.unwrap();
+    let retries = queue(&node, &webhook, "retries").await;
+    assert!(retries[0]["delivery_id"].as_i64() > retries[1]["delivery_id"].as_i64(), "{retries:?}");
+    let second = node.operator("GET", &format!("/webhooks/{webhook}/queue?part=retries&limit=1&page=2"), Value::Null).await;
+    assert_eq!(second.headers["x-total-count"], "2");
+    assert_eq!(second.data(200)["deliveries"], json!([retries[1]]));
+    let unknown = node.operator("GET", "/webhooks/987654321/queue", Value::Null).await;
+    assert_eq!(unknown.status, 404);
+}
+
+/// Reads a part of a webhook's queue.
+async fn queue(node: &Node, webhook: &Value, part: &str) -> Vec<Value> {
+    let page = node.operator("GET", &format!("/webhooks/{webhook}/queue?part={part}"), Value::Null).await;
+    page.data(200)["deliveries"].as_array().unwrap().clone()
+}
+
+fn in_flight(queue: &[Value]) -> Vec<bool> {
+    queue.iter().map(|delivery| delivery["is_in_flight"].as_bool().unwrap()).collect()
 }
 
 #[tokio::test]

@@ -254,6 +254,7 @@ pub fn table() -> Vec<Row> {
         of_operators("DELETE /admin/v1/operator-tokens/{id}", ADMIN),
         of_operators("GET /admin/v1/audit", ANY),
         of_operators("GET /admin/v1/attempts", ANY),
+        of_operators("GET /admin/v1/webhooks/{id}/queue", ANY),
         shared(read("POST /admin/auth/login", Anyone)),
         of_operators("GET /admin/auth/session", Who::Console),
         of_operators(CONSOLE_LOGOUT, Who::Console),

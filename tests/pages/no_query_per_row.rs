@@ -53,13 +53,14 @@ const READS: usize = 6;
 const READERS: [&str; 2] = ["rewards-ledger", "rewards-ledger access"];
 
 /// Pages that show nothing without a query, with the query.
-const QUERIES: [(&str, &str); 6] = [
+const QUERIES: [(&str, &str); 7] = [
     ("/console/log/proof", "order_id={orders}"),
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/replays", "webhook_id={webhooks}"),
     ("/console/search", "q=Acme"),
     ("/portal/webhooks/{id}/explanation", "order_id={orders}"),
     ("/console/approvals", "status=ALL"),
+    ("/console/webhooks/{id}/queue", "part=retries"),
 ];
 
 /// Pages of one thing and forms. They have no list that grows.
@@ -125,8 +126,8 @@ impl World {
         let customer = Customer::with(&node.ledger, "1000000.00").await;
         let owner = node.user(customer.account_id.0, "owner").await;
         let admin = node.console_user(Role::Admin).await;
-        // Every other webhook answers with a failure.
-        let respond = |path: &str| if path.ends_with(['1', '3', '5', '7', '9']) { 500 } else { 200 };
+        // Every other webhook answers with a failure, the first one among them.
+        let respond = |path: &str| if path.ends_with(['0', '2', '4', '6', '8']) { 500 } else { 200 };
         let (receiver, _arrived) = receiver(move |received| ReceiverResponse::Status(respond(&received.path))).await;
         World { node, proxy, receiver, mails: SmtpServer::start().await, customer, owner, admin }
     }

@@ -6,6 +6,7 @@ mod deliveries;
 mod discounts;
 mod limits;
 mod one;
+pub mod queue;
 mod user;
 mod users;
 mod wallets;
@@ -51,7 +52,7 @@ struct Account {
 pub fn add(site: Site) -> Site {
     let site = one::add(site.get("/console/accounts", list).post("/console/accounts", create));
     let site = credential::add(credentials::add(discounts::add(wallets::add(site))));
-    limits::add(deliveries::add(webhooks::add(user::add(users::add(site)))))
+    limits::add(deliveries::add(queue::add(webhooks::add(user::add(users::add(site))))))
 }
 
 /// Reads an account.

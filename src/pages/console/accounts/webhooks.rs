@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{account, deliveries, page};
+use super::{account, deliveries, page, queue};
 use crate::pages::call::List;
 use crate::pages::console::parts::audit_of;
 use crate::pages::outcome::PageResult;
@@ -122,6 +122,7 @@ async fn show(visit: Visit) -> PageResult {
             p { a href={ "/console/accounts/" (account_id) "/deliveries?webhook_url_id=" (webhook.id) } { "All deliveries of this webhook" } }
         }
         p.actions {
+            a href=(queue::address(webhook.id, "due")) { "Deliveries that wait" }
             a href={ "/console/replays?webhook_id=" (webhook.id) } { "Replays to this webhook" }
             a href=(audit_of("subject", &format!("webhook/{}", webhook.id))) { "Changes of this webhook in the audit" }
         }

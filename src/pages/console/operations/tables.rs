@@ -4,6 +4,7 @@ use chrono::{TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{DueEndpoint, Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
+use crate::pages::console::accounts::queue;
 use crate::pages::console::parts::position;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, grouped, time, time_or_none};
@@ -27,14 +28,19 @@ fn leading(value: i64, target: &str) -> Markup {
     html! { a href=(target) { (number(value)) } }
 }
 
-/// Renders a number of a webhook's deliveries, which leads to those with this status.
-fn deliveries(value: i64, (account, webhook): (i64, i64), status: &str) -> Markup {
+/// Renders a number of a webhook's deliveries, which leads to them.
+fn counted(value: i64, target: &str) -> Markup {
     html! {
-        a href={ "/console/accounts/" (account) "/deliveries?webhook_url_id=" (webhook) "&status=" (status) } {
+        a href=(target) {
             @if value >= COUNTED { "at least " }
             (number(value))
         }
     }
+}
+
+/// Returns the address of the deliveries to a webhook that have failed for good.
+fn failed_for_good(account: i64, webhook: i64) -> String {
+    format!("/console/accounts/{account}/deliveries?webhook_url_id={webhook}&status=failed")
 }
 
 fn seconds(seconds: f64) -> Markup {
@@ -121,7 +127,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (endpoint.webhook_id) } { "Webhook " (endpoint.webhook_id) } },
             html! { a href={ "/console/accounts/" (endpoint.account_id) } { "Account " (endpoint.account_id) } },
-            deliveries(endpoint.waiting, (endpoint.account_id, endpoint.webhook_id), "pending"),
+            counted(endpoint.waiting, &queue::address(endpoint.webhook_id, "retries")),
             html! { (endpoint.attempts) },
             time(endpoint.next_attempt_at),
             time_or_none(endpoint.attempted_at),
@@ -146,7 +152,7 @@ pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            deliveries(due, (account_id, webhook_id), "pending"),
+            counted(due, &queue::address(webhook_id, "due")),
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
@@ -161,7 +167,7 @@ pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            deliveries(failed_in_all, (account_id, webhook_id), "failed"),
+            counted(failed_in_all, &failed_for_good(account_id, webhook_id)),
             html! { @if failed > COUNTED { "at least " } (number(failed)) },
             time(failed_at),
         ]
@@ -277,7 +283,7 @@ mod tests {
         assert!(markup.contains("at least "), "{markup}");
         assert!(failed_endpoints(&[]).0.contains("No delivery has failed"));
         let due = due_endpoints(&[DueEndpoint { webhook_id: 3, account_id: 5, due: 7 }]).0;
-        assert!(due.contains("/console/accounts/5/deliveries?webhook_url_id=3&amp;status=pending"), "{due}");
+        assert!(due.contains("/console/webhooks/3/queue?part=due"), "{due}");
         let projection = super::super::Projection { name: "deliveries".to_owned(), position: 8, behind: 1, oldest_seconds: 2.0 };
         let shard = Shard {
             shard_id: 1,
