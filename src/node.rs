@@ -28,7 +28,7 @@ use crate::delivery::failing::Deactivator;
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
-use crate::fulfilment::{Fulfilment, low_stock};
+use crate::fulfilment::{Fulfilment, expiry, low_stock};
 use crate::http::Listener;
 use crate::ledger::projector::Projector;
 use crate::ledger::standby::{Standby, StandbyLimits};
@@ -253,6 +253,8 @@ impl Node {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
             let (pool, heartbeat) = (ledger.maintenance().clone(), ledger.heartbeats().background("low stock"));
             self.roles.spawn(low_stock::run(pool, ledger.shards().collect(), metrics.clone(), heartbeat, stop()));
+            let heartbeat = ledger.heartbeats().background("expiry of vouchers");
+            self.roles.spawn(expiry::run(ledger.clone(), heartbeat, stop()));
             if let Some(sandbox) = sandbox {
                 self.roles.spawn(sandbox.run(stop()));
             }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
-pub use stock::{StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersVoided};
+pub use stock::{StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired, VouchersVoided};
 
 /// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
 ///
@@ -251,7 +251,8 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         ProductEvent::ProductAdded(_)
         | ProductEvent::VoucherStockLoaded(_)
         | ProductEvent::VouchersVoided(_)
-        | ProductEvent::VoucherExpirySet(_) => {}
+        | ProductEvent::VoucherExpirySet(_)
+        | ProductEvent::VouchersExpired(_) => {}
         // Clients do not see the threshold, so the product counts as unchanged.
         ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
         ProductEvent::ProductChanged(e) => {
@@ -276,6 +277,7 @@ crate::codec::stream_events! {
         VoucherStockLoaded = 1,
         VouchersVoided = 1,
         VoucherExpirySet = 1,
+        VouchersExpired = 1,
         StockThresholdSet = 1,
     }
 }

@@ -18,6 +18,7 @@ pub mod payouts;
 pub mod replays;
 pub mod state;
 pub mod statements;
+pub mod stock;
 pub mod totals;
 pub mod users;
 pub mod wallets;

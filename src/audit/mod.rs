@@ -20,6 +20,7 @@ mod second_factors;
 mod secrets;
 mod shadow;
 mod shards;
+mod stock;
 mod streams;
 mod tables;
 mod tree;

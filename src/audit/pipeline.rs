@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::{Position, Recorded, ShardId};
-use ledger_projections::{Inline, deliveries, totals};
+use ledger_projections::{Inline, deliveries, stock, totals};
 use tokio::sync::mpsc;
 
 use super::{AuditError, Progress, shadow};
@@ -22,6 +22,7 @@ const PAGES_AHEAD: usize = 2;
 pub enum Part {
     Inline(Inline),
     Deliveries,
+    Stock,
     Totals,
 }
 
@@ -30,6 +31,7 @@ impl Part {
         match self {
             Self::Inline(inline) => inline.name(),
             Self::Deliveries => deliveries::NAME,
+            Self::Stock => stock::NAME,
             Self::Totals => totals::NAME,
         }
     }
@@ -38,6 +40,7 @@ impl Part {
         match self {
             Self::Inline(inline) => inline.tables(),
             Self::Deliveries => deliveries::TABLES,
+            Self::Stock => stock::TABLES,
             Self::Totals => totals::TABLES,
         }
     }
@@ -59,6 +62,7 @@ impl Part {
                     left = left.get(made.events..).unwrap_or_default();
                 }
             }
+            Self::Stock => reader::fold_stock(conn, shard, events).await?,
             Self::Totals => totals::apply(conn, shard, events).await?,
         }
         Ok(())

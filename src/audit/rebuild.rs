@@ -13,7 +13,7 @@ use std::fmt;
 use ledger_database::{PgConnectOptions, PgConnection};
 use ledger_events::{Position, Recorded, ShardId};
 use ledger_projections::listing::maintain;
-use ledger_projections::{Inline, deliveries as delivery_projection, totals};
+use ledger_projections::{Inline, deliveries as delivery_projection, stock, totals};
 use serde::Serialize;
 
 use super::pipeline::{Part, Reached, advance};
@@ -32,13 +32,14 @@ const CATCH_UPS: usize = 20;
 pub enum Rebuild {
     Inline(Inline),
     Deliveries,
+    Stock,
     Totals,
     All,
 }
 
 impl Rebuild {
     /// Names that [`Rebuild::parse`] accepts.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "orders",
         "payouts",
         "wallets",
@@ -50,6 +51,7 @@ impl Rebuild {
         "reconciliation",
         "deliveries",
         "daily_totals",
+        "stock_days",
         "all",
     ];
 
@@ -57,6 +59,7 @@ impl Rebuild {
         match name {
             "all" => Some(Self::All),
             delivery_projection::NAME => Some(Self::Deliveries),
+            stock::NAME => Some(Self::Stock),
             totals::NAME => Some(Self::Totals),
             name => Inline::ALL.into_iter().find(|inline| inline.name() == name).map(Self::Inline),
         }
@@ -66,8 +69,9 @@ impl Rebuild {
         match self {
             Self::Inline(inline) => vec![Part::Inline(inline)],
             Self::Deliveries => vec![Part::Deliveries],
+            Self::Stock => vec![Part::Stock],
             Self::Totals => vec![Part::Totals],
-            Self::All => Inline::ALL.into_iter().map(Part::Inline).chain([Part::Deliveries, Part::Totals]).collect(),
+            Self::All => Inline::ALL.into_iter().map(Part::Inline).chain([Part::Deliveries, Part::Totals, Part::Stock]).collect(),
         }
     }
 }
@@ -218,6 +222,7 @@ impl Work {
         match part {
             Part::Inline(_) => reader::head(conn, shard).await,
             Part::Deliveries => delivery_projection::checkpoint(conn, shard).await,
+            Part::Stock => stock::checkpoint(conn, shard).await,
             Part::Totals => totals::checkpoint(conn, shard).await,
         }
     }

@@ -6,6 +6,7 @@ use ledger_database::PgConnection;
 use ledger_events::replay::ReplayEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::{Event, Recorded, ShardId, StreamType};
+use ledger_projections::stock;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
@@ -32,13 +33,17 @@ enum RowsOf {
     Movement,
     /// Rows with the event's id, and with the ids of the events that a step of a replay delivers.
     Event,
+    /// Rows of the event's day, if it moves the stock.
+    StockDay,
+    /// Rows of the vouchers that the event loads with a cost.
+    StockCost,
 }
 
 const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 21] = [
+const TABLES: [Table; 23] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("credential_restrictions", StreamType::Credential),
@@ -69,6 +74,22 @@ const TABLES: [Table; 21] = [
         key_type: "bigint",
         identity: &["wallet_id", "day"],
         rows_of: RowsOf::Stream(StreamType::Wallet),
+        prunable: None,
+    },
+    Table {
+        name: "stock_days",
+        key: "day",
+        key_type: "date",
+        identity: &["day", "product_id"],
+        rows_of: RowsOf::StockDay,
+        prunable: None,
+    },
+    Table {
+        name: "stock_costs",
+        key: "reference",
+        key_type: "text",
+        identity: &["reference"],
+        rows_of: RowsOf::StockCost,
         prunable: None,
     },
     Table {
@@ -118,7 +139,12 @@ pub enum Rows<'a> {
 impl Table {
     /// Returns a value less than every key.
     pub fn before_all(&self) -> String {
-        if self.key_type == "uuid" { uuid::Uuid::nil().to_string() } else { i64::MIN.to_string() }
+        match self.key_type {
+            "uuid" => uuid::Uuid::nil().to_string(),
+            "date" => "-infinity".to_owned(),
+            "text" => String::new(),
+            _ => i64::MIN.to_string(),
+        }
     }
 
     /// Adds the keys of the rows that an event may have written.
@@ -133,6 +159,12 @@ impl Table {
                 if let Event::Replay(ReplayEvent::WebhookReplayAdvanced(step)) = event {
                     keys.extend(step.events.iter().map(ToString::to_string));
                 }
+            }
+            (RowsOf::StockDay, _) if stock::is_movement(recorded) => {
+                keys.insert(recorded.moment.recorded_at.date_naive().to_string());
+            }
+            (RowsOf::StockCost, _) => {
+                keys.extend(stock::priced(recorded).into_iter().flat_map(|(references, _)| references.iter().cloned()));
             }
             _ => {}
         }

@@ -7,10 +7,11 @@ use ledger_events::{Position, ShardId, StreamType};
 use serde::Serialize;
 
 use ledger_projections::listing::maintain;
-use ledger_projections::{deliveries as delivery_projection, totals};
+use ledger_projections::{deliveries as delivery_projection, stock, totals};
 
 use super::deliveries::Deliveries;
 use super::positions::{self, Log};
+use super::stock::Stock;
 use super::tree::Tree;
 use super::walk::Visitors;
 use super::{AuditError, Difference, Findings, Progress, lists, lock, operator_users, second_factors, secrets, shards, streams};
@@ -59,7 +60,7 @@ pub struct Report {
     pub delivery_health: Health,
     /// Whether keys, passwords, sessions and secrets were compared too. That requires the master key.
     pub secrets_compared: bool,
-    /// Three entries for each shard: deliveries, daily totals and the transparency log.
+    /// Four entries for each shard: deliveries, daily totals, the stock by day and the transparency log.
     pub reached: Vec<Reach>,
     /// Number of differences.
     pub found: u64,
@@ -108,6 +109,8 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE approvals (LIKE public.approvals, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE bank_statements (LIKE public.bank_statements, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE daily_totals (LIKE public.daily_totals, PRIMARY KEY (shard_id, wallet_id, day));
+    CREATE TEMP TABLE stock_days (LIKE public.stock_days, PRIMARY KEY (shard_id, day, product_id));
+    CREATE TEMP TABLE stock_costs (LIKE public.stock_costs, PRIMARY KEY (shard_id, reference));
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
     CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS);
@@ -197,9 +200,10 @@ impl Verified {
         let (tree, of_tree) = Tree::start(conn, shard, findings).await?;
         let log = Log::new(shard, positions::head(conn, shard, findings).await?);
         let deliveries = Deliveries::start(conn, shard).await?;
-        let mut visitors = Visitors { log, tree, deliveries };
+        let stock = Stock::start(conn, shard).await?;
+        let mut visitors = Visitors { log, tree, deliveries, stock };
         visitors.walk(conn, shard, findings, progress).await?;
-        let Visitors { log, tree, deliveries } = visitors;
+        let Visitors { log, tree, deliveries, .. } = visitors;
         counts.events += log.end(findings);
         tree.end(findings);
         *health += deliveries.end(conn, counts, findings).await?;
@@ -219,6 +223,7 @@ impl Verified {
         let checkpoints = [
             (delivery_projection::NAME, delivery_projection::checkpoint(&mut *conn, shard).await?),
             (totals::NAME, totals::checkpoint(&mut *conn, shard).await?),
+            (stock::NAME, stock::checkpoint(&mut *conn, shard).await?),
         ];
         let head = reader::head(&mut *conn, shard).await?;
         for (projection, checkpoint) in checkpoints {

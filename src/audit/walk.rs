@@ -6,6 +6,7 @@ use ledger_events::ShardId;
 
 use super::deliveries::Deliveries;
 use super::positions::Log;
+use super::stock::Stock;
 use super::tree::Tree;
 use super::visitor::{Page, Visitor};
 use super::{AuditError, Findings, Progress};
@@ -15,6 +16,7 @@ pub struct Visitors {
     pub log: Log,
     pub tree: Tree,
     pub deliveries: Deliveries,
+    pub stock: Stock,
 }
 
 impl Visitors {
@@ -26,7 +28,7 @@ impl Visitors {
         findings: &mut Findings,
         progress: &impl Fn(Progress),
     ) -> Result<(), AuditError> {
-        let Visitors { log, tree, deliveries } = self;
+        let Visitors { log, tree, deliveries, stock } = self;
         let mut at = 0;
         loop {
             sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *conn).await?;
@@ -34,10 +36,11 @@ impl Visitors {
             log.visit(conn, &page, findings).await?;
             tree.visit(conn, &page, findings).await?;
             deliveries.visit(conn, &page, findings).await?;
+            stock.visit(conn, &page, findings).await?;
             sqlx::raw_sql("COMMIT").execute(&mut *conn).await?;
             at = page.last().unwrap_or(at);
             progress(Progress { stage: "log", shard, done: at, total: log.head().max(at) });
-            if page.is_empty() || (log.is_done() && tree.is_done() && deliveries.is_done()) {
+            if page.is_empty() || (log.is_done() && tree.is_done() && deliveries.is_done() && stock.is_done()) {
                 return Ok(());
             }
         }

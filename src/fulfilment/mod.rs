@@ -3,6 +3,7 @@
 //! It only submits commands. The writer decides under the head lock which vouchers each order gets, so any number of nodes
 //! can run fulfilment concurrently.
 
+pub mod expiry;
 pub mod low_stock;
 
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,7 +1,7 @@
 //! Backlog of the ledger: the lag of each projection behind the log, and the depth of the work queues.
 
 use ledger_database::PgPool;
-use ledger_projections::{deliveries, totals};
+use ledger_projections::{deliveries, stock, totals};
 use sqlx::PgExecutor;
 
 use crate::telemetry::{Backlog, Lag};
@@ -13,7 +13,7 @@ pub const TREE: &str = "transparency";
 const COUNTED: i64 = 100_000;
 
 /// Projections that follow the log.
-const PROJECTIONS: [&str; 3] = [deliveries::NAME, totals::NAME, TREE];
+const PROJECTIONS: [&str; 4] = [deliveries::NAME, totals::NAME, stock::NAME, TREE];
 
 /// Measures the lag of every projection of every shard in one statement that uses only indexes.
 pub async fn lags(db: impl PgExecutor<'_>) -> Result<Vec<Lag>, sqlx::Error> {

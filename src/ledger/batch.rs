@@ -83,6 +83,8 @@ pub struct PendingWrites {
     pub voided: Vec<i64>,
     /// Vouchers, and their new last day.
     pub expiries: Vec<(i64, NaiveDate)>,
+    /// Vouchers whose expiry is recorded.
+    pub expired: Vec<i64>,
     pub erased: Vec<Erasable>,
 }
 

@@ -7,7 +7,7 @@ use ledger_events::account::CredentialEvent;
 use ledger_events::webhook::WebhookEvent;
 use ledger_events::{Event, Position, Recorded, ShardId};
 use ledger_projections::listing::maintain;
-use ledger_projections::{deliveries, low_balance, totals};
+use ledger_projections::{deliveries, low_balance, stock, totals};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ pub enum ProjectionStep {
     Elsewhere,
 }
 
-/// Runs the projections `deliveries`, `daily_totals` and `low_balance` of every shard, and maintains the counts that lists use
+/// Runs the projections `deliveries`, `daily_totals`, `stock_days` and `low_balance` of every shard, and maintains the counts that lists use
 /// for pagination.
 #[derive(Clone, Debug)]
 pub struct Projector {
@@ -126,6 +126,14 @@ impl Projector {
                     Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
                     Err(error) => {
                         tracing::warn!(shard, %error, "failed to update the daily totals; retrying");
+                    }
+                }
+                heartbeat.beat();
+                match connect::within(DEADLINE, self.stock(shard)).await {
+                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
+                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                    Err(error) => {
+                        tracing::warn!(shard, %error, "failed to update the stock by day; retrying");
                     }
                 }
                 heartbeat.beat();
@@ -259,6 +267,11 @@ impl Projector {
         self.fold(shard, Folded::Totals).await
     }
 
+    /// Adds the movements of the next events to the stock by day, rows and checkpoint in one transaction.
+    pub async fn stock(&self, shard: ShardId) -> Result<ProjectionStep, ReadError> {
+        self.fold(shard, Folded::Stock).await
+    }
+
     async fn fold(&self, shard: ShardId, projection: Folded) -> Result<ProjectionStep, ReadError> {
         let mut conn = self.derived.acquire().await?;
         let mut tx = conn.begin().await?;
@@ -285,6 +298,11 @@ impl Projector {
                 totals::apply(&mut tx, shard, &events).await?;
                 events.len()
             }
+            Folded::Stock => {
+                let events = reader::stock_events(&mut *tx, shard, checkpoint, to).await?;
+                reader::fold_stock(&mut tx, shard, &events).await?;
+                events.len()
+            }
         };
         advance(&mut tx, shard, projection.name(), to).await?;
         tx.commit().await?;
@@ -297,6 +315,7 @@ impl Projector {
 #[derive(Clone, Copy)]
 enum Folded {
     LowBalance,
+    Stock,
     Totals,
 }
 
@@ -304,6 +323,7 @@ impl Folded {
     fn name(self) -> &'static str {
         match self {
             Self::LowBalance => low_balance::NAME,
+            Self::Stock => stock::NAME,
             Self::Totals => totals::NAME,
         }
     }

@@ -1,5 +1,6 @@
 //! The voucher stock in the vault.
 
+mod expiry;
 mod levels;
 mod named;
 
@@ -18,8 +19,9 @@ use super::clock::expiry_day;
 use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
+pub use expiry::{Expiring, expire, expiring};
 pub use levels::{Level, levels, low};
-pub use named::{ALLOCATED, NOT_IN_STOCK, NamedVoucher, named, set_expiry, void};
+pub use named::{ALLOCATED, EXPIRED, NOT_IN_STOCK, NamedVoucher, named, set_expiry, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
@@ -230,7 +232,7 @@ pub async fn fill(
          CROSS JOIN LATERAL
             (SELECT id, reference FROM vault.vouchers
              WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
-               AND id > w.read_to AND (expires_on IS NULL OR expires_on >= ",
+               AND id > w.read_to AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= ",
         expiry_day!(),
         ") ORDER BY id LIMIT w.wanted) AS v
          ORDER BY v.id"
@@ -285,7 +287,7 @@ pub async fn available_pairs(
             (SELECT count(*) AS vouchers FROM
                 (SELECT FROM vault.vouchers
                  WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
-                   AND (expires_on IS NULL OR expires_on >= ",
+                   AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= ",
         expiry_day!(),
         ") ORDER BY id LIMIT $4) AS counted) AS stock
          WHERE stock.vouchers > 0"

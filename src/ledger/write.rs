@@ -46,6 +46,7 @@ impl Batch {
         stock::insert(conn, self.shard, &self.pending.vouchers).await?;
         stock::void(conn, self.shard, &self.pending.voided, self.head.recorded_at).await?;
         stock::set_expiry(conn, self.shard, &self.pending.expiries).await?;
+        stock::expire(conn, self.shard, &self.pending.expired, self.head.recorded_at).await?;
         for erased in &self.pending.erased {
             erased.destroy(conn, self.shard).await?;
         }

@@ -9,6 +9,7 @@ mod differing;
 pub mod render;
 mod report;
 pub mod statements;
+mod stock;
 mod walk;
 pub mod workbook;
 
@@ -25,6 +26,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ledger::reader::ReadError;
 pub use report::{await_checkpoints, report, walk_account, walk_all};
+pub use stock::{StockDay, StockFigures, StockLot};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
@@ -153,6 +155,8 @@ pub struct AsOf {
     pub head: Position,
     /// Position up to which the daily totals were projected. Later movements were read one by one.
     pub projected: Position,
+    /// Position up to which the log moved the voucher stock in the figures. Later events are not in them.
+    pub stock_projected: Position,
     /// First signed checkpoint of the log that covers `position`, or the newest one if none covers it yet.
     pub log_checkpoint: Option<LogCheckpoint>,
 }
@@ -337,6 +341,10 @@ pub struct Report {
     pub currencies: Vec<CurrencyFigures>,
     /// Movements by day and currency, without days on which nothing moved.
     pub days: Vec<DayFigures>,
+    /// Voucher stock by currency, of the whole days that the period touches. Empty for a single account.
+    pub stock: Vec<StockFigures>,
+    /// Voucher stock by day and currency, without days on which nothing moved. Empty for a single account.
+    pub stock_days: Vec<StockDay>,
     /// Figures by shard and wallet.
     pub wallets: Vec<WalletFigures>,
     /// Number of wallets that `wallets` does not list. All other figures include them.

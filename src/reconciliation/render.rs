@@ -1,12 +1,14 @@
 //! Renders a report as CSV, and as tables for a terminal.
 
+use chrono::NaiveDate;
 use ledger_projections::envelope::iso8601;
 
-use super::{DayFigures, Difference, MovementSums, Report, WalletFigures};
+use super::{DayFigures, Difference, MovementSums, Report, StockFigures, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
-/// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 35] = [
+/// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `STOCK`,
+/// `STOCK_DAY`, `WALLET` or `DIFFERENCE`.
+const COLUMNS: [&str; 56] = [
     "record",
     "shard_id",
     "account_id",
@@ -49,6 +51,29 @@ const COLUMNS: [&str; 35] = [
     // Position of the log's head, and the position up to which the daily totals were projected.
     "head",
     "projected",
+    // Position up to which the stock was projected, a column of `AS_OF`.
+    "stock_projected",
+    // Columns of `STOCK` and `STOCK_DAY`: numbers of vouchers, of those without a known cost, and their cost.
+    "opening_vouchers",
+    "opening_unpriced",
+    "opening_cost",
+    "loaded_vouchers",
+    "loaded_unpriced",
+    "loaded_cost",
+    "allocated_vouchers",
+    "allocated_unpriced",
+    "allocated_cost",
+    "voided_vouchers",
+    "voided_unpriced",
+    "voided_cost",
+    "expired_vouchers",
+    "expired_unpriced",
+    "expired_cost",
+    "closing_vouchers",
+    "closing_unpriced",
+    "closing_cost",
+    "sales",
+    "margin",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -99,6 +124,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
                 ("positions", as_of.position.to_string()),
                 ("head", as_of.head.to_string()),
                 ("projected", as_of.projected.to_string()),
+                ("stock_projected", as_of.stock_projected.to_string()),
                 ("checkpoint_size", text(checkpoint.map(|checkpoint| checkpoint.size))),
                 ("checkpoint_root", text(checkpoint.map(|checkpoint| &checkpoint.root))),
             ]))?;
@@ -115,6 +141,8 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
             csv.write_record(line(&cells))?;
         }
         report.days.iter().try_for_each(|figures| csv.write_record(line(&day(figures))))?;
+        report.stock.iter().try_for_each(|figures| csv.write_record(line(&stock("STOCK", None, figures))))?;
+        report.stock_days.iter().try_for_each(|of| csv.write_record(line(&stock("STOCK_DAY", Some(of.day), &of.figures))))?;
         report.wallets.iter().try_for_each(|figures| csv.write_record(line(&wallet(figures))))?;
         report.differences.differences.iter().try_for_each(|found| csv.write_record(line(&difference(found))))
     })?;
@@ -124,6 +152,30 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
 fn day(figures: &DayFigures) -> Vec<(&'static str, String)> {
     let mut cells = moved(&figures.moved);
     cells.extend([("record", "DAY".into()), ("day", figures.day.to_string()), ("currency", figures.currency.clone())]);
+    cells
+}
+
+/// Names of the columns of [`StockFigures::lots`].
+const LOTS: [[&str; 3]; 6] = [
+    ["opening_vouchers", "opening_unpriced", "opening_cost"],
+    ["loaded_vouchers", "loaded_unpriced", "loaded_cost"],
+    ["allocated_vouchers", "allocated_unpriced", "allocated_cost"],
+    ["voided_vouchers", "voided_unpriced", "voided_cost"],
+    ["expired_vouchers", "expired_unpriced", "expired_cost"],
+    ["closing_vouchers", "closing_unpriced", "closing_cost"],
+];
+
+fn stock(record: &'static str, day: Option<NaiveDate>, figures: &StockFigures) -> Vec<(&'static str, String)> {
+    let mut cells = vec![
+        ("record", record.to_owned()),
+        ("day", text(day)),
+        ("currency", figures.currency.clone()),
+        ("sales", figures.sales.to_string()),
+        ("margin", figures.margin.to_string()),
+    ];
+    for ([vouchers, unpriced, cost], (_, lot)) in LOTS.into_iter().zip(figures.lots()) {
+        cells.extend([(vouchers, lot.vouchers.to_string()), (unpriced, lot.unpriced.to_string()), (cost, lot.cost.to_string())]);
+    }
     cells
 }
 
@@ -157,7 +209,7 @@ fn difference(found: &Difference) -> Vec<(&'static str, String)> {
 
 const FIGURES: [&str; 5] = ["funding", "debits", "refunds", "adjustments", "movements"];
 
-/// Renders the tables for a terminal: currencies, wallets and days.
+/// Renders the tables for a terminal: currencies, wallets, days and the stock by day.
 pub fn tables(report: &Report) -> String {
     let figures = |moved: &MovementSums| {
         [
@@ -194,6 +246,14 @@ pub fn tables(report: &Report) -> String {
         row
     });
     parts.push(table(&[&["day", "currency"][..], &FIGURES].concat(), rows.collect()));
+    let rows = report.stock_days.iter().map(|of| {
+        let mut row = vec![of.day.to_string(), of.figures.currency.clone()];
+        row.extend(of.figures.lots().map(|(_, lot)| lot.vouchers.to_string()));
+        row.extend([of.figures.closing.cost, of.figures.sales, of.figures.margin].map(|amount| amount.to_string()));
+        row
+    });
+    let of_stock = ["opening", "loaded", "allocated", "voided", "expired", "closing", "cost", "sales", "margin"];
+    parts.push(table(&[&["stock of", "currency"][..], &of_stock].concat(), rows.collect()));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }

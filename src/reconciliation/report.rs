@@ -6,12 +6,14 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveDate, NaiveTime, Timelike, Utc};
 use ledger_database::{PgConnection, PgPool, Transaction, replanned};
 use ledger_events::{AccountId, Position, ShardId};
+use ledger_projections::stock as stocks;
 use ledger_projections::totals::{self, Bounds, Sums, Totals, WalletTotals};
 use rust_decimal::Decimal;
 use sqlx::AssertSqlSafe;
 use tokio::sync::Mutex;
 use transparency_log::quorum::Quorum;
 
+use super::stock;
 use super::walk::{walk, walk_over};
 use super::{
     Amount, AsOf, Checked, CurrencyFigures, DayFigures, Difference, DifferenceKind, Differences, LogCheckpoint, Period,
@@ -54,15 +56,19 @@ pub async fn report(
         checked_events: 0,
         currencies: vec![],
         days: vec![],
+        stock: vec![],
+        stock_days: vec![],
         wallets: vec![],
         wallets_left_out: 0,
         differences: Differences::keeping(max_differences),
     };
     let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
+    let mut all_stock = stocks::Period::default();
     let mut all_bounds = vec![];
     for shard in shards {
-        let ShardTotals { head, bounds, totals: found, log_checkpoint } = replanned(|| totals_of(pool, *shard, period)).await?;
+        let ShardTotals { head, bounds, totals: found, stock, stock_projected, log_checkpoint } =
+            replanned(|| totals_of(pool, *shard, period)).await?;
         for (day, sums) in found.days {
             days.entry(day).or_default().merge(&sums);
         }
@@ -80,7 +86,9 @@ pub async fn report(
             }
             report.wallets.push(figures(*shard, wallet));
         }
-        report.as_of.push(AsOf { shard_id: *shard, position: bounds.upto, head, projected: bounds.checkpoint, log_checkpoint });
+        let (shard_id, position, projected) = (*shard, bounds.upto, bounds.checkpoint);
+        report.as_of.push(AsOf { shard_id, position, head, projected, stock_projected, log_checkpoint });
+        all_stock.merge(stock);
         all_bounds.push((*shard, bounds));
     }
     let currency = |(currency, (wallets, opening, sums)): (String, (i64, Decimal, Sums))| CurrencyFigures {
@@ -93,6 +101,7 @@ pub async fn report(
     report.currencies = currencies.into_iter().map(currency).collect();
     let day = |((day, currency), sums): ((NaiveDate, String), Sums)| DayFigures { day, currency, moved: (&sums).into() };
     report.days = days.into_iter().filter(|(_, sums)| sums.movements > 0).map(day).collect();
+    (report.stock, report.stock_days) = stock::figures(all_stock);
     Ok((report, all_bounds))
 }
 
@@ -101,6 +110,8 @@ struct ShardTotals {
     head: Position,
     bounds: Bounds,
     totals: Totals,
+    stock: stocks::Period,
+    stock_projected: Position,
     log_checkpoint: Option<LogCheckpoint>,
 }
 
@@ -109,10 +120,15 @@ async fn totals_of(pool: &PgPool, shard: ShardId, period: Period) -> Result<Shar
     let head = reader::head(&mut *tx, shard).await?;
     let bounds = bounds(&mut tx, shard, head, period).await?;
     let totals = totals::of_period((&mut tx, &mut other), shard, period.account_id, &bounds).await?;
+    let stock_projected = stocks::checkpoint(&mut *tx, shard).await?;
+    let stock = match period.account_id {
+        None => stocks::of_period(&mut tx, shard, stock::days(&period, (FIRST_DAY, LAST_DAY))).await?,
+        Some(_) => stocks::Period::default(),
+    };
     let log_checkpoint = log_checkpoint(&mut tx, shard, bounds.upto).await?;
     tx.commit().await?;
     other.commit().await?;
-    Ok(ShardTotals { head, bounds, totals, log_checkpoint })
+    Ok(ShardTotals { head, bounds, totals, stock, stock_projected, log_checkpoint })
 }
 
 /// Opens two transactions that share one snapshot.

@@ -4,7 +4,7 @@ use ledger_projections::envelope::iso8601;
 use rust_decimal::prelude::ToPrimitive;
 use rust_xlsxwriter::{Format, Workbook, Worksheet, XlsxError};
 
-use super::{Amount, AsOf, Difference, MovementSums, Report};
+use super::{Amount, AsOf, Difference, MovementSums, Report, StockFigures};
 
 /// Number of significant digits that a number in a spreadsheet keeps.
 const EXACT_DIGITS: usize = 15;
@@ -64,6 +64,53 @@ fn moved(moved: &MovementSums) -> [Cell; MOVED.len()] {
     ]
 }
 
+/// Headings of [`stock`].
+const STOCK: [&str; 21] = [
+    "currency",
+    "opening_vouchers",
+    "opening_unpriced",
+    "opening_cost",
+    "loaded_vouchers",
+    "loaded_unpriced",
+    "loaded_cost",
+    "allocated_vouchers",
+    "allocated_unpriced",
+    "allocated_cost",
+    "voided_vouchers",
+    "voided_unpriced",
+    "voided_cost",
+    "expired_vouchers",
+    "expired_unpriced",
+    "expired_cost",
+    "closing_vouchers",
+    "closing_unpriced",
+    "closing_cost",
+    "sales",
+    "margin",
+];
+
+fn stock(figures: &StockFigures) -> Vec<Cell> {
+    let mut row = vec![Cell::Text(figures.currency.clone())];
+    for (_, lot) in figures.lots() {
+        row.extend([Cell::Count(lot.vouchers), Cell::Count(lot.unpriced), Cell::Money(lot.cost)]);
+    }
+    row.extend([Cell::Money(figures.sales), Cell::Money(figures.margin)]);
+    row
+}
+
+/// Returns the sheets of the voucher stock.
+fn of_stock(report: &Report) -> [Sheet; 2] {
+    let rows = report.stock_days.iter().map(|of| {
+        let mut row = vec![Cell::Text(of.day.to_string())];
+        row.extend(stock(&of.figures));
+        row
+    });
+    [
+        Sheet { name: "Stock", headings: STOCK.to_vec(), rows: report.stock.iter().map(stock).collect() },
+        Sheet { name: "Stock by day", headings: [&["day"][..], &STOCK].concat(), rows: rows.collect() },
+    ]
+}
+
 /// Renders sheets as one workbook.
 ///
 /// # Errors
@@ -77,7 +124,7 @@ pub fn render(sheets: impl IntoIterator<Item = Sheet>) -> Result<Vec<u8>, XlsxEr
 }
 
 /// Returns the sheets of a whole report.
-pub fn of_report(report: &Report) -> [Sheet; 5] {
+pub fn of_report(report: &Report) -> [Sheet; 7] {
     let headings = [&["currency", "wallets", "opening_balance"][..], &MOVED, &["closing_balance"]].concat();
     let rows = report.currencies.iter().map(|figures| {
         let mut row =
@@ -112,7 +159,8 @@ pub fn of_report(report: &Report) -> [Sheet; 5] {
     let rows = report.differences.differences.iter().map(difference).collect();
     let differences = Sheet { name: "Differences", headings, rows };
     let summary = Sheet { name: "Summary", headings: vec!["", "value"], rows: summary(report) };
-    [summary, currencies, days, wallets, differences]
+    let [stock, stock_days] = of_stock(report);
+    [summary, currencies, days, stock, stock_days, wallets, differences]
 }
 
 fn summary(report: &Report) -> Vec<Vec<Cell>> {
@@ -131,13 +179,14 @@ fn summary(report: &Report) -> Vec<Vec<Cell>> {
     rows
 }
 
-fn as_of(as_of: &AsOf) -> [Vec<Cell>; 5] {
+fn as_of(as_of: &AsOf) -> [Vec<Cell>; 6] {
     let fact = |name: &str, value: Cell| vec![Cell::Text(format!("shard {}: {name}", as_of.shard_id)), value];
     let checkpoint = as_of.log_checkpoint.as_ref();
     [
         fact("position", Cell::Count(as_of.position)),
         fact("head", Cell::Count(as_of.head)),
         fact("projected", Cell::Count(as_of.projected)),
+        fact("stock_projected", Cell::Count(as_of.stock_projected)),
         fact("checkpoint_size", checkpoint.map(|checkpoint| checkpoint.size).into()),
         fact("checkpoint_root", checkpoint.map(|checkpoint| &checkpoint.root).into()),
     ]

@@ -179,7 +179,8 @@ impl Sandbox {
             let mut wanted = wanted(card.course, available, &waiting, now, self.delays);
             while wanted > 0 {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
-                let command = commands::LoadVouchers { product_id: *product, denomination, vouchers };
+                let command =
+                    commands::LoadVouchers { product_id: *product, denomination, vouchers, cost: None, supplier_reference: None };
                 execute(&self.ledger, &mut tx, command).await?;
                 added += wanted.min(CHUNK);
                 wanted -= CHUNK;

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 27] = [
+const TABLES: [&str; 29] = [
     "accounts",
     "credentials",
     "credential_restrictions",
@@ -27,6 +27,8 @@ const TABLES: [&str; 27] = [
     "bank_statements",
     "approvals",
     "daily_totals",
+    "stock_days",
+    "stock_costs",
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",
@@ -151,7 +153,7 @@ async fn damage_is_reported_and_repaired() {
     let shop = Shop::open().await;
     history(&shop).await;
     let before = rows(&shop).await;
-    for table in ["users", "bank_statements", "daily_totals", "order_counts", "delivery_counts"] {
+    for table in ["users", "bank_statements", "daily_totals", "stock_days", "stock_costs", "order_counts", "delivery_counts"] {
         assert!(before.iter().any(|row| row.contains(table)), "{table} has damage to repair");
     }
     shop.tamper(

@@ -24,7 +24,14 @@ async fn no_webhook_carries_a_code() {
         expires_on: None,
     });
     let (product_id, denomination) = (shop.customer.product_id, money("10.00"));
-    shop.run(commands::LoadVouchers { product_id, denomination, vouchers: vouchers.collect() }).await;
+    shop.run(commands::LoadVouchers {
+        product_id,
+        denomination,
+        vouchers: vouchers.collect(),
+        cost: None,
+        supplier_reference: None,
+    })
+    .await;
     let [whole, partly] = [shop.order(2).await, shop.order(2).await];
     for order_id in [whole, partly] {
         shop.fulfil(order_id).await;

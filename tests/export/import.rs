@@ -28,7 +28,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and all tables derived from it.
-const DERIVED: [&str; 29] = [
+const DERIVED: [&str; 31] = [
     "events",
     "accounts",
     "credentials",
@@ -48,6 +48,8 @@ const DERIVED: [&str; 29] = [
     "bank_statements",
     "approvals",
     "daily_totals",
+    "stock_days",
+    "stock_costs",
     "webhook_audience",
     "webhook_envelopes",
     "deliveries",
@@ -106,6 +108,7 @@ async fn copy(from: &PgConnectOptions, to: &PgConnectOptions, tables: &[&str]) {
 async fn derived(options: &PgConnectOptions) -> Vec<String> {
     let projector = Projector::new(&ledger::open(options).await, options, Metrics::default());
     while projector.total(SHARD).await.unwrap() != ProjectionStep::Idle {}
+    while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
     rows(options, &DERIVED).await
 }
 
@@ -135,7 +138,7 @@ async fn an_imported_log_and_its_derived_tables_are_identical_byte_for_byte() {
     copy(&shop.options, &options, &OUTSIDE).await;
     let imported = import(&options, &file, |_| {}).await.unwrap();
     assert_eq!((imported.shard_id, imported.before), (SHARD, 0));
-    for table in ["bank_statements", "daily_totals"] {
+    for table in ["bank_statements", "daily_totals", "stock_days", "stock_costs"] {
         assert!(!rows(&shop.options, &[table]).await.is_empty(), "{table} has rows to compare");
     }
     assert_eq!(derived(&options).await, rows(&shop.options, &DERIVED).await);

@@ -74,11 +74,12 @@ const OF_DELIVERIES: Parts = &[
 ];
 
 /// Loops of a node with every role, and with a witness.
-const LOOPS: [&str; 24] = [
+const LOOPS: [&str; 25] = [
     "clock",
     "delivery",
     "delivery health",
     "delivery results",
+    "expiry of vouchers",
     "fulfilment",
     "gate",
     "key uses",

@@ -147,7 +147,7 @@ impl Furnished {
             json!({"card_number": hostile(&format!("card {number}")), "pin": hostile("pin"),
                 "voucher_reference_number": hostile(&format!("VCH {number}")), "claim_url": format!("https://claim.example/?{SPACELESS}")})
         };
-        let stock = json!({"denomination": "10.00", "vouchers": (1..=4).map(voucher).collect::<Vec<_>>()});
+        let stock = json!({"denomination": "10.00", "cost": "9.25", "supplier_reference": hostile("invoice"), "vouchers": (1..=4).map(voucher).collect::<Vec<_>>()});
         node.operator("POST", &format!("/products/{id}/vouchers"), stock).await.data(200);
         let expiry = json!({"vouchers": [hostile("VCH 4")], "expires_on": "2027-12-31"});
         node.operator("POST", &format!("/products/{id}/vouchers/expiry"), expiry).await.data(200);

@@ -8,10 +8,10 @@ use super::every_page::route_of;
 use super::furnished::{OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 
 /// Hostile texts that no page shows.
-const UNSHOWN: [&str; 7] = ["adjustment", "bank account", "decision", "funding note", "header", "void", "VCH 4"];
+const UNSHOWN: [&str; 8] = ["invoice", "adjustment", "bank account", "decision", "funding note", "header", "void", "VCH 4"];
 
 /// Fields of forms, with the name of the hostile text that the furnished node stores in them.
-const STORED: [(&str, &str, &str); 39] = [
+const STORED: [(&str, &str, &str); 40] = [
     ("/portal/orders/bulk", "lines", "reference"),
     ("/portal/orders/{orders}/cancel", "reason", "cancellation"),
     ("/portal/payouts", "client_reference", "payout"),
@@ -33,6 +33,7 @@ const STORED: [(&str, &str, &str); 39] = [
     ("/console/products/{products}/edit", "brand", "brand"),
     ("/console/products/{products}/edit", "description", "description"),
     ("/console/products/{products}/edit", "terms", "terms"),
+    ("/console/products/{products}/vouchers", "supplier_reference", "invoice"),
     ("/console/products/{products}/vouchers/void", "vouchers", "VCH 4"),
     ("/console/products/{products}/vouchers/void", "reason", "void"),
     ("/console/products/{products}/vouchers/expiry", "vouchers", "VCH 4"),
@@ -54,7 +55,7 @@ const STORED: [(&str, &str, &str); 39] = [
 ];
 
 /// Fields that refuse free text: numbers, amounts, codes, and names of columns.
-const NOT_FREE: [(&str, &str); 35] = [
+const NOT_FREE: [(&str, &str); 36] = [
     ("/portal/wallets/{wallets}/notice", "below"),
     ("/portal/payouts", "amount"),
     ("/portal/beneficiaries", "country"),
@@ -71,6 +72,7 @@ const NOT_FREE: [(&str, &str); 35] = [
     ("/console/products/{products}/edit", "denominations"),
     ("/console/products/{products}/edit", "min_denomination"),
     ("/console/products/{products}/edit", "max_denomination"),
+    ("/console/products/{products}/vouchers", "cost"),
     ("/console/products/{products}/discounts", "discount"),
     ("/console/wallets/{wallets}/fund", "amount"),
     ("/console/wallets/{wallets}/adjust", "amount"),

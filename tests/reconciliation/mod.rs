@@ -7,6 +7,7 @@ mod faults;
 mod many_wallets;
 mod moment;
 mod statements;
+mod stock;
 mod totals;
 mod wallets;
 mod workbooks;

@@ -36,12 +36,13 @@ async fn the_workbook_of_a_reconciliation_has_the_figures_and_the_differences_of
     node.client(&setups[0].client, "POST", "/orders", order).await.data(201);
     let spoil = "UPDATE wallets SET balance = 7 WHERE id = $1";
     sqlx::query(spoil).bind(setups[1].wallet_id).execute(&mut node.admin().await).await.unwrap();
+    node.project().await;
     let report = node.operator("GET", "/reconciliation", Value::Null).await.data(200);
 
     let (found, name) = workbook(&node, "/reconciliation").await;
     assert!(name.contains("filename=\"reconciliation-") && name.ends_with(".xlsx\""), "{name}");
-    assert_eq!(names(&found), ["Summary", "Currencies", "Days", "Wallets", "Differences"]);
-    let [summary, currencies, days, wallets, differences] = &found[..] else { panic!() };
+    assert_eq!(names(&found), ["Summary", "Currencies", "Days", "Stock", "Stock by day", "Wallets", "Differences"]);
+    let [summary, currencies, days, stock, stock_days, wallets, differences] = &found[..] else { panic!() };
     let fact = |name: &str| summary.rows.iter().find(|row| row[0] == name).map(|row| &*row[1]);
     assert_eq!(fact("checked"), Some("MOVEMENTS"));
     assert_eq!(fact("differences_found"), Some("1"));
@@ -55,6 +56,8 @@ async fn the_workbook_of_a_reconciliation_has_the_figures_and_the_differences_of
         assert_eq!(report["currencies"][0][heading], amount);
     }
     assert_eq!((days.column("day"), days.column("movements")), (vec![report["days"][0]["day"].as_str().unwrap()], vec!["3"]));
+    assert_eq!((stock.column("currency"), &report["stock"][0]["currency"]), (vec!["EUR"], &json!("EUR")));
+    assert_eq!(stock_days.column("loaded_vouchers"), ["6"]);
     assert_eq!(wallets.column("wallet_id"), setups.each_ref().map(|setup| setup.wallet_id.to_string()));
     assert_eq!(wallets.column("account_id"), setups.each_ref().map(|setup| setup.client.account_id.to_string()));
     has_amounts(wallets, "closing_balance", &[&json!("980.00"), &json!("1000.00")]);

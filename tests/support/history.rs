@@ -18,6 +18,7 @@ use ledger_events::webhook::WebhookEventType;
 use ledger_events::{AccountId, Actor, OrderId, Rejection, ReplayId, StatementId, TransactionId, UserId, WebhookId};
 use rewards_ledger::access::two_factor;
 use rewards_ledger::delivery::replay::Replayer;
+use rewards_ledger::fulfilment::expiry;
 use rewards_ledger::ledger::commands::{
     AcceptInvitation, ChangeOperatorUser, ChangeUser, CreateOperatorUser, CreateUser, DecideMatch, EnableOperatorTwoFactor,
     EnableTwoFactor, ImportStatement, InviteUser, IssueOperatorToken, MoneyChange, NewVoucher, PayoutOutcome, RecordLogIncident,
@@ -25,6 +26,7 @@ use rewards_ledger::ledger::commands::{
 };
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
+use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{Command, CommandResult, Origin, WriteError, commands, images};
 use rewards_ledger::reconciliation::statements::{self, Source};
 use rewards_ledger::secrets::seal::Secret;
@@ -171,19 +173,27 @@ impl Shop {
     /// Expires and voids a voucher that no order has, and sets a threshold for its stock.
     async fn shelves(&self) {
         let (product_id, denomination) = (self.customer.product_id, money("25.00"));
-        let voucher = NewVoucher {
+        let voucher = |number: &str, reference: &str| NewVoucher {
             row: 1,
-            card_number: Secret::new("6006-void"),
+            card_number: Secret::new(number),
             pin: None,
             claim_url: None,
-            reference: Some("VCH-void".to_owned()),
+            reference: Some(reference.to_owned()),
             expires_on: Some("2001-01-01".parse().unwrap()),
         };
-        self.run(commands::LoadVouchers { product_id, denomination, vouchers: vec![voucher] }).await;
+        let load = |voucher| {
+            let (cost, supplier_reference) = (Some(money("23.50")), Some("INV-7".to_owned()));
+            commands::LoadVouchers { product_id, denomination, vouchers: vec![voucher], cost, supplier_reference }
+        };
+        self.run(load(voucher("6006-void", "VCH-void"))).await;
         let references = vec!["VCH-void".to_owned()];
         let expires_on = "2000-12-31".parse().unwrap();
         self.run(commands::SetVoucherExpiry { product_id, references: references.clone(), expires_on }).await;
         self.run(commands::VoidVouchers { product_id, references, reason: Secret::new("a wrong file") }).await;
+        self.run(load(voucher("6006-late", "VCH-late"))).await;
+        let projector = self.projector();
+        while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
+        assert_eq!(expiry::step(&self.ledger, SHARD).await.unwrap(), 1);
         self.run(commands::SetStockThreshold { product_id, denomination, least: Some(5) }).await;
     }
 

@@ -363,6 +363,8 @@ impl Node {
         while projector.total(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
         _ = projector.watch(FIRST_SHARD).await.unwrap();
         while projector.watch(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
+        _ = projector.stock(FIRST_SHARD).await.unwrap();
+        while projector.stock(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
     }
 
     /// Grows and signs the tree over everything in the log.

@@ -94,7 +94,7 @@ impl Shop {
             })
             .collect();
         let (product_id, denomination) = (self.customer.product_id, money("10.00"));
-        commands::LoadVouchers { product_id, denomination, vouchers }.into()
+        commands::LoadVouchers { product_id, denomination, vouchers, cost: None, supplier_reference: None }.into()
     }
 
     pub async fn place(&self, order: PlaceOrder) -> OrderId {
@@ -183,6 +183,8 @@ impl Shop {
         while projector.step(SHARD).await.unwrap() != ProjectionStep::Idle {}
         _ = projector.total(SHARD).await.unwrap();
         while projector.total(SHARD).await.unwrap() != ProjectionStep::Idle {}
+        _ = projector.stock(SHARD).await.unwrap();
+        while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {

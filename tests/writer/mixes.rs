@@ -148,7 +148,13 @@ impl Client {
             .collect();
         self.told.vouchers += vouchers.len() as i64;
         let (product_id, denomination) = (self.customer.product_id, "10.00".parse().unwrap());
-        self.insist(commands::LoadVouchers { product_id, denomination, vouchers }, None, true).await.unwrap();
+        self.insist(
+            commands::LoadVouchers { product_id, denomination, vouchers, cost: None, supplier_reference: None },
+            None,
+            true,
+        )
+        .await
+        .unwrap();
     }
 
     async fn run(mut self) -> Told {

@@ -43,13 +43,15 @@ fn event() -> impl Strategy<Value = ProductEvent> {
         details().prop_map(|details| ProductChanged { details }.into()),
         (1i32..99).prop_map(|size| ProductImageSet { sha256: format!("{size:064}"), content_type: ImageType::Png, size }.into()),
         (0i32..99).prop_map(|accepted| {
-            VoucherStockLoaded { denomination: Money::from_cents(1_000).unwrap(), accepted, duplicates: 0 }.into()
+            let (denomination, cost) = (Money::from_cents(1_000).unwrap(), Money::from_cents(950).ok());
+            VoucherStockLoaded { denomination, accepted, duplicates: 0, cost, supplier_reference: None, vouchers: vec![] }.into()
         }),
         (1i32..99).prop_map(|number| VouchersVoided { vouchers: vec![number.to_string()], reason_hash: String::new() }.into()),
         (1i32..99).prop_map(|number| {
             VoucherExpirySet { vouchers: vec![number.to_string()], expires_on: NaiveDate::from_ymd_opt(2027, 12, 31).unwrap() }
                 .into()
         }),
+        (1i32..99).prop_map(|number| VouchersExpired { vouchers: vec![number.to_string()] }.into()),
         (1i64..3, prop::option::of(1i32..99))
             .prop_map(|(cents, least)| { StockThresholdSet { denomination: Money::from_cents(cents).unwrap(), least }.into() }),
     ]
@@ -88,7 +90,8 @@ proptest! {
                 ProductEvent::ProductAdded(_)
                 | ProductEvent::VoucherStockLoaded(_)
                 | ProductEvent::VouchersVoided(_)
-                | ProductEvent::VoucherExpirySet(_) => {}
+                | ProductEvent::VoucherExpirySet(_)
+                | ProductEvent::VouchersExpired(_) => {}
             }
             state = evolve(Some(state), ProductId(3), event, &at(version)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Events of the voucher stock.
+//! Events of the voucher stock, in the stream of their product.
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,16 @@ pub struct VoucherStockLoaded {
     pub denomination: Money,
     pub accepted: i32,
     pub duplicates: i32,
+    /// Cost of each voucher, in the product's currency. This field and the next two are newer than the others. The payload
+    /// omits them if nobody has given them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+    /// The supplier's name of the load, such as the number of an invoice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplier_reference: Option<String>,
+    /// References of the accepted vouchers, if they have a cost. The cost of a voucher that leaves the stock follows from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vouchers: Vec<String>,
 }
 
 /// A withdrawal of vouchers from the stock. No order gets them any more.
@@ -29,6 +39,13 @@ pub struct VoucherExpirySet {
     pub vouchers: Vec<String>,
     /// Last day (UTC) of the vouchers.
     pub expires_on: NaiveDate,
+}
+
+/// The end of vouchers that have expired before an order got them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersExpired {
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
 }
 
 /// A new threshold for a warning about low stock. `least` is `None` to remove the threshold.

@@ -1,5 +1,7 @@
 //! `/admin/v1/reconciliation`: totals of a period as of a position of the log, and the differences found.
 
+mod stock_figures;
+
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use ledger_events::{AccountId, ShardId};
 use poem::http::header;
@@ -20,6 +22,7 @@ use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, time};
 use crate::api::statements::Form;
 use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering, workbook};
+use stock_figures::{StockDayTotals, StockTotals};
 
 /// Maximum number of events in a period for which each event is also checked.
 const MAX_EVENTS: i64 = 20_000;
@@ -153,6 +156,8 @@ struct AsOfPosition {
     head: i64,
     /// Last position that the daily totals include. Later events were added from the wallet transactions.
     projected: i64,
+    /// Last position whose movements the voucher stock includes. Later events are not in it yet.
+    stock_projected: i64,
     /// First signed checkpoint of the log that covers the position, or the newest one if none does yet; null if the log has
     /// no checkpoint.
     log_checkpoint: Option<SignedCheckpoint>,
@@ -222,6 +227,10 @@ struct ReconciliationReport {
     currencies: Vec<CurrencyTotals>,
     /// Totals by day and currency. Days without transactions are omitted.
     days: Vec<DayTotals>,
+    /// Voucher stock by currency, of the whole UTC days that the period touches. Empty with `account_id`.
+    stock: Vec<StockTotals>,
+    /// Voucher stock by day and currency. Days on which nothing moved are omitted. Empty with `account_id`.
+    stock_days: Vec<StockDayTotals>,
     /// Totals of the first 10,000 wallets, by shard and then by identifier. `rewards-ledger reconcile` lists all of them.
     wallets: Vec<WalletTotals>,
     /// Number of wallets that `wallets` omits. All other figures include them.
@@ -240,6 +249,7 @@ impl From<figures::Report> for ReconciliationReport {
             position: as_of.position,
             head: as_of.head,
             projected: as_of.projected,
+            stock_projected: as_of.stock_projected,
             log_checkpoint: as_of.log_checkpoint.map(|c| SignedCheckpoint { size: c.size, root: c.root, note: c.note }),
         };
         let currency = |c: figures::CurrencyFigures| CurrencyTotals {
@@ -280,6 +290,8 @@ impl From<figures::Report> for ReconciliationReport {
             checked_events: report.checked_events,
             currencies: report.currencies.into_iter().map(currency).collect(),
             days: report.days.into_iter().map(day).collect(),
+            stock: report.stock.into_iter().map(Into::into).collect(),
+            stock_days: report.stock_days.into_iter().map(Into::into).collect(),
             wallets: report.wallets.into_iter().map(wallet).collect(),
             wallets_left_out,
             found: report.differences.found,
@@ -325,7 +337,7 @@ pub(super) fn wants_workbook(accept: &Accept) -> bool {
 impl ApiResponse for Reconciled {
     fn meta() -> MetaResponses {
         let text = "CSV (RFC 4180) with a header row and one row per record: `record` is `AS_OF`, `CURRENCY`, `DAY`, \
-                    `WALLET` or `DIFFERENCE`.";
+                    `STOCK`, `STOCK_DAY`, `WALLET` or `DIFFERENCE`.";
         let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<ReconciliationReport>::schema_ref() },
@@ -360,12 +372,16 @@ impl Reconciliation {
     /// 100,000 events in the period, and at most as many orders and payouts in all. `checked` shows which comparison was
     /// made, and `checked_events` the number of events. `rewards-ledger reconcile` checks every event of any period.
     ///
+    /// The voucher stock is that of all accounts, in whole days (UTC). `sales` is what customers paid for the allocated
+    /// vouchers, and `margin` is `sales` minus their cost. Vouchers that were loaded without a cost count as free; `unpriced`
+    /// is their number.
+    ///
     /// At most 10,000 wallets are listed, and `wallets_left_out` is the number omitted. Currencies, days and differences
     /// always cover all wallets.
     ///
     /// The response is JSON, CSV with `Accept: text/csv`, or a workbook (Office Open XML) with
     /// `Accept: application/vnd.openxmlformats-officedocument.spreadsheetml.sheet`. The workbook has a sheet each for the
-    /// summary, the currencies, the days, the wallets and the differences.
+    /// summary, the currencies, the days, the voucher stock, the stock by day, the wallets and the differences.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
     async fn reconcile(
         &self,

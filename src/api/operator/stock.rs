@@ -10,7 +10,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
-use super::upload::{Upload, Vouchers};
+use super::upload::{Defaults, Priced, Upload, Vouchers};
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::{ApiError, Code};
@@ -210,7 +210,8 @@ impl Stock {
     /// Load vouchers
     ///
     /// Adds vouchers to a product's stock, as JSON or CSV of at most 16 MiB. Vouchers that the product already has are
-    /// counted but not added. An interrupted upload (504 if a part was or may have been added) can therefore be sent
+    /// counted but not added. With the `cost` of a voucher, the reconciliation shows the value of the stock and the margin. An
+    /// interrupted upload (504 if a part was or may have been added) can therefore be sent
     /// again as a whole.
     #[oai(path = "/products/:id/vouchers", method = "post", operation_id = "load_vouchers")]
     async fn load(
@@ -221,34 +222,44 @@ impl Stock {
         id: Path<i64>,
         /// Face value of CSV rows without a `denomination`.
         denomination: Query<Option<String>>,
+        /// Cost of CSV rows without a `cost`, in the product's currency. Default: unknown.
+        cost: Query<Option<String>>,
+        /// Reference of a CSV upload at the supplier, such as the number of an invoice.
+        #[oai(validator(min_length = 1, max_length = 100))]
+        supplier_reference: Query<Option<String>>,
         body: Upload,
     ) -> Result<Reply<StockLoaded>, ApiError> {
         let id = ProductId(id.0);
-        let default = denomination.0.as_deref().map(face_value).transpose()?;
-        let Vouchers { good, rejected } = body.vouchers(default)?;
+        let defaults = Defaults {
+            denomination: denomination.0.as_deref().map(face_value).transpose()?,
+            cost: cost.0.as_deref().map(price).transpose()?,
+            supplier_reference: supplier_reference.0.map(one_line).transpose()?,
+        };
+        let Vouchers { good, supplier_reference, rejected } = body.vouchers(defaults)?;
         let product = catalogue::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
         let mut loaded = StockLoaded::default();
         loaded.rejected.extend(rejected.into_iter().map(|(row, reason)| RejectedRow { row, reason }));
         // If no row has a valid denomination, the whole upload is refused before anything is added.
         let includes = |denomination| product.details.denominations.include(denomination);
-        if !good.is_empty() && good.iter().all(|(denomination, _)| !includes(*denomination)) {
+        if !good.is_empty() && good.iter().all(|priced| !includes(priced.denomination)) {
             return Err(ApiError::new(Code::InvalidDenomination));
         }
-        let mut chunks: Vec<(Amount, Vec<NewVoucher>)> = Vec::new();
-        for (denomination, voucher) in good {
+        let mut chunks: Vec<((Amount, Option<Amount>), Vec<NewVoucher>)> = Vec::new();
+        for Priced { denomination, cost, voucher } in good {
             if !includes(denomination) {
                 let reason = "denomination is not available for this product".to_owned();
                 loaded.rejected.push(RejectedRow { row: voucher.row, reason });
                 continue;
             }
-            let open = chunks.iter_mut().rev().find(|(of, chunk)| *of == denomination && chunk.len() < CHUNK);
+            let open = chunks.iter_mut().rev().find(|(of, chunk)| *of == (denomination, cost) && chunk.len() < CHUNK);
             match open {
                 Some((_, chunk)) => chunk.push(voucher),
-                None => chunks.push((denomination, vec![voucher])),
+                None => chunks.push(((denomination, cost), vec![voucher])),
             }
         }
-        for (denomination, vouchers) in chunks {
-            let command = commands::LoadVouchers { product_id: id, denomination, vouchers };
+        for ((denomination, cost), vouchers) in chunks {
+            let supplier_reference = supplier_reference.clone();
+            let command = commands::LoadVouchers { product_id: id, denomination, vouchers, cost, supplier_reference };
             let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
             let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
             let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;
@@ -362,6 +373,18 @@ impl Stock {
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         answered!(answer, CommandResult::Product(_) => ())?;
         Ok(Reply(StockThreshold { denomination, threshold }))
+    }
+}
+
+fn price(text: &str) -> Result<Amount, ApiError> {
+    let amount = text.parse::<Amount>().ok().filter(|amount| *amount >= Amount::ZERO);
+    amount.ok_or_else(|| ApiError::invalid("cost", "must be an amount such as 95.50"))
+}
+
+fn one_line(text: String) -> Result<String, ApiError> {
+    match text.chars().any(char::is_control) || text.chars().all(char::is_whitespace) || text.chars().count() > 100 {
+        true => Err(ApiError::invalid("supplier_reference", "must be a line of at most 100 characters")),
+        false => Ok(text),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Uploads of vouchers. JSON is read strictly. In CSV, invalid rows are reported and skipped.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 
 use chrono::NaiveDate;
 use csv::{ReaderBuilder, StringRecord, Trim};
@@ -9,6 +10,7 @@ use poem::{Request, RequestBody};
 use poem_openapi::payload::{ParsePayload, Payload};
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::{ApiRequest, Object};
+use rust_decimal::Decimal;
 use url::Url;
 
 use crate::api::body::{StrictJson, read};
@@ -42,6 +44,10 @@ body! {
     pub struct VoucherUpload {
         /// Face value of each voucher.
         denomination: Money = required(money(amounts())),
+        /// Cost of each voucher, in the product's currency. Default: unknown.
+        cost: Option<Money> = optional(money(costs())),
+        /// Reference of the load at the supplier, such as the number of an invoice.
+        supplier_reference: Option<String> = optional(line(1..=MAX_CODE)),
         /// Vouchers to add, at least one.
         vouchers: Vec<UploadedVoucher> = required(list(1..=MAX_VOUCHERS, object)),
     }
@@ -104,7 +110,7 @@ impl Payload for Csv {
 
     fn schema_ref() -> MetaSchemaRef {
         let text = "CSV with a header row and one voucher per row. Columns: `card_number`, and optionally `pin`, \
-                    `voucher_reference_number`, `claim_url`, `expires_on`, `denomination`.";
+                    `voucher_reference_number`, `claim_url`, `expires_on`, `denomination`, `cost`.";
         let schema = MetaSchema {
             description: Some(text),
             example: Some("card_number,pin,denomination,expires_on\n6006491234567890,1234,25.00,2027-12-31\n".into()),
@@ -127,35 +133,60 @@ impl ParsePayload for Csv {
     }
 }
 
+/// A voucher with its face value, and its cost if that is known.
+pub struct Priced {
+    pub denomination: Amount,
+    pub cost: Option<Amount>,
+    pub voucher: NewVoucher,
+}
+
+/// Values that apply to rows of a CSV without values of their own, from the query.
+pub struct Defaults {
+    pub denomination: Option<Amount>,
+    pub cost: Option<Amount>,
+    pub supplier_reference: Option<String>,
+}
+
+/// Returns the range of costs. A voucher may cost nothing.
+fn costs() -> RangeInclusive<Decimal> {
+    Decimal::ZERO..=*amounts().end()
+}
+
 /// Contents of an upload: valid vouchers with their face values, and the rejected rows with the reasons.
 #[derive(Default)]
 pub struct Vouchers {
-    pub good: Vec<(Amount, NewVoucher)>,
+    pub good: Vec<Priced>,
+    pub supplier_reference: Option<String>,
     pub rejected: Vec<(i64, String)>,
 }
 
 impl Upload {
-    /// Reads the upload. `denomination` is the query parameter, which applies to CSV rows without a denomination of their
-    /// own.
+    /// Reads the upload. The defaults apply to CSV only: JSON has its own fields.
     ///
     /// # Errors
     ///
     /// 400 for a CSV without a `card_number` column, or without any denomination.
-    pub fn vouchers(self, denomination: Option<Amount>) -> Result<Vouchers, ApiError> {
+    pub fn vouchers(self, defaults: Defaults) -> Result<Vouchers, ApiError> {
         match self {
             Self::Json(StrictJson(upload)) => {
                 let denomination = amount("denomination", upload.denomination.0)?;
-                let numbered = |(index, voucher): (usize, UploadedVoucher)| (denomination, voucher.numbered(index + 1));
-                Ok(Vouchers { good: upload.vouchers.into_iter().enumerate().map(numbered).collect(), rejected: vec![] })
+                let cost = upload.cost.map(|cost| amount("cost", cost.0)).transpose()?;
+                let numbered = |(index, voucher): (usize, UploadedVoucher)| Priced {
+                    denomination,
+                    cost,
+                    voucher: voucher.numbered(index + 1),
+                };
+                let good = upload.vouchers.into_iter().enumerate().map(numbered).collect();
+                Ok(Vouchers { good, supplier_reference: upload.supplier_reference, rejected: vec![] })
             }
-            Self::Csv(Csv(text)) => rows(&text, denomination),
+            Self::Csv(Csv(text)) => rows(&text, defaults),
         }
     }
 }
 
-const COLUMNS: [&str; 6] = ["card_number", "pin", "voucher_reference_number", "claim_url", "expires_on", "denomination"];
+const COLUMNS: [&str; 7] = ["card_number", "pin", "voucher_reference_number", "claim_url", "expires_on", "denomination", "cost"];
 
-fn rows(text: &str, denomination: Option<Amount>) -> Result<Vouchers, ApiError> {
+fn rows(text: &str, defaults: Defaults) -> Result<Vouchers, ApiError> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(text.as_bytes());
     let names = reader.headers().map_err(|_| ApiError::invalid("body", "must be CSV"))?.clone();
@@ -170,14 +201,14 @@ fn rows(text: &str, denomination: Option<Amount>) -> Result<Vouchers, ApiError> 
     if places[0].is_none() {
         return Err(ApiError::invalid("card_number", "is required"));
     }
-    if places[5].is_none() && denomination.is_none() {
+    if places[5].is_none() && defaults.denomination.is_none() {
         return Err(ApiError::invalid("denomination", "is required, as a query parameter or as a column"));
     }
-    let mut vouchers = Vouchers::default();
+    let mut vouchers = Vouchers { supplier_reference: defaults.supplier_reference.clone(), ..Vouchers::default() };
     for (index, record) in reader.records().enumerate() {
         let row = index + 1;
         let read = record.map_err(|_| "has a different number of columns than the first line, or is not CSV".to_owned());
-        match read.and_then(|record| voucher(row, &record, places, denomination)) {
+        match read.and_then(|record| voucher(row, &record, places, &defaults)) {
             Ok(voucher) => vouchers.good.push(voucher),
             Err(_) if vouchers.rejected.len() >= MAX_NAMED_ROWS => {
                 return Err(ApiError::invalid("body", format!("has more than {MAX_NAMED_ROWS} invalid rows")));
@@ -188,12 +219,7 @@ fn rows(text: &str, denomination: Option<Amount>) -> Result<Vouchers, ApiError> 
     Ok(vouchers)
 }
 
-fn voucher(
-    row: usize,
-    record: &StringRecord,
-    places: [Option<usize>; 6],
-    denomination: Option<Amount>,
-) -> Result<(Amount, NewVoucher), String> {
+fn voucher(row: usize, record: &StringRecord, places: [Option<usize>; 7], defaults: &Defaults) -> Result<Priced, String> {
     let value = |column: usize| places[column].and_then(|place| record.get(place)).filter(|value| !value.is_empty());
     let code = |column: usize, most: usize| match value(column) {
         Some(value) if value.chars().count() > most || value.chars().any(char::is_control) => {
@@ -211,7 +237,13 @@ fn voucher(
     };
     let face_value = match value(5) {
         Some(text) => text.parse::<Amount>().ok().filter(|amount| amount.is_positive()),
-        None => denomination,
+        None => defaults.denomination,
+    };
+    let cost = match value(6) {
+        Some(text) => {
+            Some(text.parse::<Amount>().ok().filter(|cost| *cost >= Amount::ZERO).ok_or("cost must be an amount such as 95.50")?)
+        }
+        None => defaults.cost,
     };
     let voucher = UploadedVoucher {
         card_number: code(0, MAX_CODE)?.ok_or("card_number is required")?,
@@ -220,7 +252,8 @@ fn voucher(
         claim_url,
         expires_on: value(4).map(day).transpose()?,
     };
-    Ok((face_value.ok_or("denomination must be an amount such as 100.00")?, voucher.numbered(row)))
+    let denomination = face_value.ok_or("denomination must be an amount such as 100.00")?;
+    Ok(Priced { denomination, cost, voucher: voucher.numbered(row) })
 }
 
 #[cfg(test)]

@@ -23,9 +23,15 @@ pub enum Stock {
         /// Face value of the vouchers, for example 25.00
         denomination: String,
         /// CSV file with a header line; columns: card_number, and optionally pin, voucher_reference_number, claim_url,
-        /// expires_on
+        /// expires_on, cost
         #[arg(long, value_name = "FILE")]
         csv: PathBuf,
+        /// Cost of a voucher without a cost in the file, for example 23.50, in the product's currency
+        #[arg(long, value_name = "AMOUNT")]
+        cost: Option<String>,
+        /// Reference of the load at the supplier, such as the number of an invoice
+        #[arg(long, value_name = "TEXT")]
+        supplier_reference: Option<String>,
     },
     /// Show the stock of a product for each denomination
     Show {
@@ -65,7 +71,13 @@ pub enum Stock {
 
 pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Result<()> {
     match stock {
-        Stock::Load { product, denomination, csv } => load(client, product, &denomination, &csv, output).await,
+        Stock::Load { product, denomination, csv, cost, supplier_reference } => {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            query.append_pair("denomination", &denomination);
+            query.extend_pairs(cost.map(|cost| ("cost", cost)));
+            query.extend_pairs(supplier_reference.map(|reference| ("supplier_reference", reference)));
+            load(client, &format!("/admin/v1/products/{product}/vouchers?{}", query.finish()), &csv, output).await
+        }
         Stock::Show { product } => ask(client, Method::GET, &format!("/products/{product}/stock"), None, output).await,
         Stock::Void { product, reason, vouchers } => {
             let body = json!({"vouchers": vouchers, "reason": reason});
@@ -91,15 +103,13 @@ async fn ask(client: &Client, method: Method, path: &str, body: Option<Value>, o
 
 /// Sends the file in parts and prints the totals. The service reports a part that was sent before as duplicates, so an
 /// interrupted load can be repeated. The service validates the rows; no voucher code is ever printed.
-async fn load(client: &Client, product: i64, denomination: &str, file: &Path, output: &Output) -> anyhow::Result<()> {
-    let denomination: String = url::form_urlencoded::byte_serialize(denomination.as_bytes()).collect();
-    let path = format!("/admin/v1/products/{product}/vouchers?denomination={denomination}");
+async fn load(client: &Client, path: &str, file: &Path, output: &Output) -> anyhow::Result<()> {
     let (header, rows) = read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (mut accepted, mut duplicates, mut rejected) = (0, 0, Vec::new());
     let bar = progress_bar(rows.len() as u64);
     for (part, rows) in rows.chunks(PART_ROWS).enumerate() {
         let before = (part * PART_ROWS) as i64;
-        let reply = client.send(Method::POST, &path, Some(Body::csv(text(&header, rows)?)), &[]).await;
+        let reply = client.send(Method::POST, path, Some(Body::csv(text(&header, rows)?)), &[]).await;
         let data = reply.and_then(|reply| reply.data()).with_context(|| format!("after {before} rows"))?;
         accepted += data["accepted"].as_i64().unwrap_or_default();
         duplicates += data["duplicates"].as_i64().unwrap_or_default();

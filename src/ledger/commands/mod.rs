@@ -124,6 +124,7 @@ commands! {
     catalogue::AddCategory,
     catalogue::AddProduct,
     catalogue::ChangeProduct,
+    catalogue::ExpireVouchers,
     catalogue::LoadVouchers,
     catalogue::SetProductImage,
     catalogue::SetStockThreshold,

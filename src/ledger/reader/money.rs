@@ -1,4 +1,4 @@
-//! Reads the events that move money, of all accounts or of one.
+//! Reads the events that move money, of all accounts or of one, and those that move vouchers.
 
 use std::collections::HashSet;
 
@@ -35,6 +35,26 @@ pub async fn balance_events(
     let found: Vec<Stored> = sqlx::query_as(select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3
          AND (stream_type = 'wallet' OR stream_type = 'account' AND type IN ('LowBalanceNoticeSet', 'LowBalanceReached'))
+         ORDER BY position"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(upto)
+    .fetch_all(db)
+    .await?;
+    found.iter().map(Stored::decode).collect()
+}
+
+/// Returns the events that move vouchers into or out of the stock, between two positions, in order.
+pub async fn stock_events(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    upto: Position,
+) -> Result<Vec<Recorded>, ReadError> {
+    let found: Vec<Stored> = sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND (stream_type = 'order' AND type IN ('OrderDelivered',
+            'OrderPartiallyDelivered') OR stream_type = 'product' AND type IN ('VoucherStockLoaded', 'VouchersVoided', 'VouchersExpired'))
          ORDER BY position"
     ))
     .bind(shard)

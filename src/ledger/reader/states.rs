@@ -8,6 +8,7 @@ use ledger_events::payout::Payout;
 use ledger_events::{Id, OrderId, PayoutId, Position, Recorded, ShardId, StreamType};
 use ledger_projections::deliveries::{self, Inputs, Made, Past};
 use ledger_projections::state::{self, State};
+use ledger_projections::stock;
 use uuid::Uuid;
 
 use super::{ReadError, Stored, select_events};
@@ -137,4 +138,11 @@ pub async fn fold_deliveries(conn: &mut PgConnection, shard: ShardId, events: &[
     let payouts = payouts_before(conn, shard, &plan.payouts, first).await?;
     let past = past(conn, shard, &plan.past).await?;
     Ok(deliveries::fold(plan, Inputs { before, payouts, past }, events)?)
+}
+
+/// Folds the next events of the log into the tables of the voucher stock, and loads the orders that this needs.
+pub async fn fold_stock(conn: &mut PgConnection, shard: ShardId, events: &[Recorded]) -> Result<(), ReadError> {
+    let Some(last) = events.last() else { return Ok(()) };
+    let orders = orders_before(conn, shard, &stock::orders(events), last.moment.position + 1).await?;
+    Ok(stock::apply(conn, shard, events, &orders).await?)
 }

@@ -25,8 +25,8 @@ pub struct Level {
 pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
     sqlx::query_as(concat!(
         "SELECT denomination, count(*) FILTER (WHERE order_id IS NOT NULL AND voided_at IS NULL) AS allocated,
-            count(*) FILTER (WHERE order_id IS NULL AND (expires_on IS NULL OR expires_on >= day.today)) AS available,
-            count(*) FILTER (WHERE order_id IS NULL AND expires_on < day.today) AS expired, count(voided_at) AS voided
+            count(*) FILTER (WHERE order_id IS NULL AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= day.today)) AS available,
+            count(*) FILTER (WHERE order_id IS NULL AND (expires_on < day.today OR expired_at IS NOT NULL)) AS expired, count(voided_at) AS voided
          FROM vault.vouchers CROSS JOIN (SELECT ",
         expiry_day!(),
         " AS today) AS day
@@ -52,7 +52,7 @@ pub async fn low(db: impl PgExecutor<'_>, shards: &[ShardId]) -> Result<BTreeSet
          WHERE (SELECT count(*) FROM
             (SELECT FROM vault.vouchers
              WHERE shard_id = ANY($1) AND product_id = t.product_id AND denomination = t.denomination AND order_id IS NULL
-               AND (expires_on IS NULL OR expires_on >= ",
+               AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= ",
         expiry_day!(),
         ") LIMIT t.least) AS counted) < t.least"
     ))

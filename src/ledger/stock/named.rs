@@ -13,6 +13,7 @@ const VOIDED: OrderId = OrderId(0);
 /// Reasons why a voucher that an operator names stays as it is.
 pub const NOT_IN_STOCK: &str = "is not in the stock of this product";
 pub const ALLOCATED: &str = "is allocated to an order";
+pub const EXPIRED: &str = "has expired";
 
 /// A voucher that an operator names by its reference.
 #[derive(Clone, Debug)]
@@ -23,6 +24,15 @@ pub struct NamedVoucher {
     pub order_id: Option<OrderId>,
     pub is_voided: bool,
     pub expires_on: Option<NaiveDate>,
+    /// Whether its expiry is recorded.
+    pub is_expired: bool,
+}
+
+impl NamedVoucher {
+    /// Returns whether the voucher is in the stock.
+    pub fn is_free(&self) -> bool {
+        self.order_id.is_none() && !self.is_voided && !self.is_expired
+    }
 }
 
 /// Finds vouchers by their references.
@@ -31,9 +41,10 @@ pub async fn named(
     shard: ShardId,
     references: &[&[String]],
 ) -> Result<HashMap<String, NamedVoucher>, sqlx::Error> {
-    type Row = (String, i64, ProductId, Decimal, Option<OrderId>, bool, Option<NaiveDate>);
+    type Row = (String, i64, ProductId, Decimal, Option<OrderId>, bool, Option<NaiveDate>, bool);
     let found: Vec<Row> = sqlx::query_as(
-        "SELECT v.reference, v.id, v.product_id, v.denomination, nullif(v.order_id, $3), v.voided_at IS NOT NULL, v.expires_on
+        "SELECT v.reference, v.id, v.product_id, v.denomination, nullif(v.order_id, $3), v.voided_at IS NOT NULL, v.expires_on,
+            v.expired_at IS NOT NULL
          FROM (SELECT DISTINCT reference FROM unnest($2::text[]) AS r (reference)) AS wanted
          JOIN vault.vouchers v ON v.shard_id = $1 AND v.reference = wanted.reference",
     )
@@ -42,9 +53,9 @@ pub async fn named(
     .bind(VOIDED)
     .fetch_all(conn)
     .await?;
-    let named = |(reference, id, product_id, denomination, order_id, is_voided, expires_on): Row| {
+    let named = |(reference, id, product_id, denomination, order_id, is_voided, expires_on, is_expired): Row| {
         let denomination = denomination.try_into().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-        Ok((reference, NamedVoucher { id, product_id, denomination, order_id, is_voided, expires_on }))
+        Ok((reference, NamedVoucher { id, product_id, denomination, order_id, is_voided, expires_on, is_expired }))
     };
     found.into_iter().map(named).collect()
 }
@@ -56,7 +67,7 @@ pub async fn void(conn: &mut PgConnection, shard: ShardId, ids: &[i64], at: Date
     }
     let voided = sqlx::query(
         "UPDATE vault.vouchers v SET order_id = $3, voided_at = $4 FROM unnest($2::bigint[]) AS voided (id)
-         WHERE v.shard_id = $1 AND v.id = voided.id AND v.order_id IS NULL",
+         WHERE v.shard_id = $1 AND v.id = voided.id AND v.order_id IS NULL AND v.expired_at IS NULL",
     )
     .bind(shard)
     .bind(ids)

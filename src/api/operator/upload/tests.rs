@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{Amount, COLUMNS, MAX_NAMED_ROWS, Vouchers, rows};
+use super::{COLUMNS, Defaults, MAX_NAMED_ROWS, Vouchers, rows};
 
-fn default() -> Option<Amount> {
-    "25.00".parse().ok()
+fn default() -> Defaults {
+    Defaults { denomination: "25.00".parse().ok(), cost: None, supplier_reference: None }
 }
 
 /// Returns the number of rows in a CSV text, counted by an independent reader.
@@ -35,7 +35,7 @@ fn written(rows: &[Vec<String>]) -> String {
 proptest! {
     #[test]
     fn no_text_panics(text in any::<String>(), has_default: bool) {
-        let _ = rows(&text, default().filter(|_| has_default));
+        let _ = rows(&text, if has_default { default() } else { Defaults { denomination: None, ..default() } });
     }
 
     #[test]
@@ -53,14 +53,14 @@ proptest! {
             table[0].push("card_number".to_owned());
         }
         let text = { table.extend(body); written(&table) };
-        let Ok(Vouchers { good, rejected }) = rows(&text, default()) else { return Ok(()) };
+        let Ok(Vouchers { good, rejected, .. }) = rows(&text, default()) else { return Ok(()) };
         prop_assert_eq!(good.len() + rejected.len(), count(&text));
         prop_assert!(rejected.windows(2).all(|pair| pair[0].0 < pair[1].0), "in order");
         for (row, reason) in &rejected {
             prop_assert!(*row >= 1 && reason.len() < 200, "{}", reason);
         }
-        for (amount, voucher) in &good {
-            prop_assert!(amount.is_positive() && !voucher.card_number.expose().is_empty());
+        for priced in &good {
+            prop_assert!(priced.denomination.is_positive() && !priced.voucher.card_number.expose().is_empty());
         }
     }
 
@@ -69,9 +69,9 @@ proptest! {
     fn quoted_values_are_read_unchanged(codes in prop::collection::vec("[!-~]([ -~]{0,10}[!-~])?", 1..20)) {
         let mut table = vec![vec!["card_number".to_owned(), "denomination".to_owned()]];
         table.extend(codes.iter().map(|code| vec![code.clone(), "10.00".to_owned()]));
-        let read = rows(&written(&table), None).unwrap();
+        let read = rows(&written(&table), Defaults { denomination: None, ..default() }).unwrap();
         prop_assert!(read.rejected.is_empty(), "{:?}", read.rejected);
-        let cards: Vec<String> = read.good.iter().map(|(_, voucher)| voucher.card_number.expose().to_owned()).collect();
+        let cards: Vec<String> = read.good.iter().map(|priced| priced.voucher.card_number.expose().to_owned()).collect();
         prop_assert_eq!(cards, codes);
     }
 
@@ -86,6 +86,16 @@ proptest! {
         let shown = format!("{refused:?}");
         prop_assert!(!shown.contains(&code));
     }
+}
+
+#[test]
+fn each_row_has_its_cost_or_that_of_the_upload() {
+    let defaults = || Defaults { cost: "9.10".parse().ok(), ..default() };
+    let read = rows("card_number,cost\na,8.25\nb,\nc,0\nd,-1\ne,free\n", defaults()).unwrap();
+    let costs: Vec<String> = read.good.iter().map(|priced| priced.cost.unwrap().to_string()).collect();
+    assert_eq!(costs, ["8.25", "9.10", "0.00"]);
+    assert_eq!(read.rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [4, 5]);
+    assert!(rows("card_number\na\n", default()).unwrap().good[0].cost.is_none());
 }
 
 #[test]

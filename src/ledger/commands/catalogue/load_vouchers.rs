@@ -15,6 +15,10 @@ pub struct LoadVouchers {
     pub product_id: ProductId,
     pub denomination: Money,
     pub vouchers: Vec<NewVoucher>,
+    /// Cost of each voucher, in the product's currency, if it is known.
+    pub cost: Option<Money>,
+    /// The supplier's name of the load.
+    pub supplier_reference: Option<String>,
 }
 
 impl Handler for LoadVouchers {
@@ -32,24 +36,33 @@ impl Handler for LoadVouchers {
             return Err(Rejection::InvalidDenomination.into());
         }
         let mut loaded = StockLoaded::default();
+        let mut references = vec![];
         for voucher in &self.vouchers {
-            self.load(batch, voucher, &mut loaded)?;
+            references.extend(self.load(batch, voucher, &mut loaded)?);
         }
         batch.stock.reread(self.product_id, [self.denomination]);
         let StockLoaded { accepted, duplicates, .. } = loaded;
-        let event = VoucherStockLoaded { denomination: self.denomination, accepted, duplicates };
+        let event = VoucherStockLoaded {
+            denomination: self.denomination,
+            accepted,
+            duplicates,
+            cost: self.cost,
+            supplier_reference: self.supplier_reference.clone(),
+            vouchers: if self.cost.is_some() { references } else { vec![] },
+        };
         batch.append::<Product>(self.product_id, event, context);
         Ok(CommandResult::Stock(loaded))
     }
 }
 
 impl LoadVouchers {
-    fn load(&self, batch: &mut Batch, voucher: &NewVoucher, loaded: &mut StockLoaded) -> Result<(), CommandError> {
+    /// Adds a voucher, and returns its reference. Returns none if the stock has it already, or if its reference is taken.
+    fn load(&self, batch: &mut Batch, voucher: &NewVoucher, loaded: &mut StockLoaded) -> Result<Option<String>, CommandError> {
         let product_id = self.product_id;
         let fingerprint = stock::fingerprint(&batch.keyring, voucher);
         if batch.stock.known.fingerprints.contains(&(product_id, fingerprint)) {
             loaded.duplicates += 1;
-            return Ok(());
+            return Ok(None);
         }
         let id = batch.ids.vouchers.next()?;
         let reference = voucher.reference.clone().unwrap_or_else(|| format!("{GENERATED_REFERENCE}{id:010}"));
@@ -57,7 +70,7 @@ impl LoadVouchers {
             || batch.stock.known.references.contains(&reference)
         {
             loaded.rejected.push((voucher.row, "voucher_reference_number is taken"));
-            return Ok(());
+            return Ok(None);
         }
         let codes = serde_json::json!({
             "card_number": voucher.card_number.expose(),
@@ -72,13 +85,13 @@ impl LoadVouchers {
             id,
             product_id,
             denomination: self.denomination,
-            reference,
+            reference: reference.clone(),
             fingerprint,
             sealed,
             key_id: key.id,
             expires_on: voucher.expires_on,
         });
         loaded.accepted += 1;
-        Ok(())
+        Ok(Some(reference))
     }
 }

@@ -1,5 +1,6 @@
 //! Products, categories, and voucher stock.
 
+mod expire_vouchers;
 mod load_vouchers;
 mod products;
 mod set_stock_threshold;
@@ -9,6 +10,7 @@ mod void_vouchers;
 use ledger_events::CategoryId;
 use ledger_events::catalogue::{Category, CategoryAdded};
 
+pub use expire_vouchers::ExpireVouchers;
 pub use load_vouchers::LoadVouchers;
 pub use products::{AddProduct, ChangeProduct, SetProductImage};
 pub use set_stock_threshold::SetStockThreshold;

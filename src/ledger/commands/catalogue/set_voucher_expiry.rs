@@ -40,6 +40,7 @@ impl Handler for SetVoucherExpiry {
                 Some(voucher) if voucher.order_id.is_some() => {
                     result.refused.push((reference.clone(), stock::ALLOCATED.to_owned()));
                 }
+                Some(voucher) if voucher.is_expired => result.refused.push((reference.clone(), stock::EXPIRED.to_owned())),
                 Some(NamedVoucher { expires_on: Some(day), .. }) if *day < self.expires_on => {
                     result.refused.push((reference.clone(), format!("already expires on {day}")));
                 }

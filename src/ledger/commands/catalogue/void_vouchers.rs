@@ -35,6 +35,7 @@ impl Handler for VoidVouchers {
                 None => result.refused.push((reference.clone(), stock::NOT_IN_STOCK)),
                 Some(voucher) if voucher.is_voided => result.already_voided += 1,
                 Some(voucher) if voucher.order_id.is_some() => result.refused.push((reference.clone(), stock::ALLOCATED)),
+                Some(voucher) if voucher.is_expired => result.refused.push((reference.clone(), stock::EXPIRED)),
                 Some(voucher) => {
                     batch.pending.voided.push(voucher.id);
                     denominations.insert(voucher.denomination);

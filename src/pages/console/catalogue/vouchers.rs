@@ -77,7 +77,7 @@ async fn load(mut visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let loaded = match visit.take_file("file") {
         Some(content) => {
-            let query = visit.form.only(&["denomination"]);
+            let query = visit.form.only(&["denomination", "cost", "supplier_reference"]);
             let path = format!("/admin/v1/products/{}/vouchers?{query}", product.id);
             visit.upload::<Loaded>(Method::POST, &path, "text/csv", content).await
         }
@@ -115,11 +115,14 @@ fn upload_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respons
             form.card method="post" action={ (path) "/vouchers" } enctype="multipart/form-data" {
                 (fields.file("file", "File", ".csv,text/csv", "CSV of at most 16 MiB with a header row."))
                 (face_value(product, "Face value of rows without one", Some("Each row has its own"), fields))
+                (fields.input("cost", "Cost of rows without one", "text", &format!("What one voucher costs, in {}, such as 9.50. Optional.", product.currency)))
+                (fields.input("supplier_reference", "Supplier's reference", "text", "Such as the number of the invoice. Optional."))
                 p {
                     "Columns: " code { "card_number" } ", and optionally " code { "pin" } ", " code { "voucher_reference_number" } ", "
-                    code { "claim_url" } ", " code { "expires_on" } " (such as 2027-12-31) and " code { "denomination" } "."
+                    code { "claim_url" } ", " code { "expires_on" } " (such as 2027-12-31), " code { "denomination" } " and " code { "cost" } "."
                 }
                 p { "Rows that cannot be read are skipped and listed. A voucher that the product already has is not added again, so the same file can be sent twice." }
+                p { "With their cost, the " a href="/console/reconciliation" { "reconciliation" } " shows what the stock is worth, and the margin." }
                 button { "Load the vouchers" }
             }
         } @else { p.quiet { "To load vouchers, you need the role admin." } }

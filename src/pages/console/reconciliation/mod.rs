@@ -4,6 +4,7 @@ mod lines;
 mod report;
 mod statement;
 mod statements;
+mod stock;
 
 use maud::{Markup, html};
 use serde::Deserialize;

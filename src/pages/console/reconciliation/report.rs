@@ -6,6 +6,7 @@ use poem::Response;
 use poem::http::header;
 use serde::Deserialize;
 
+use super::stock::{self, Stock, StockDay};
 use crate::pages::call::Refusal;
 use crate::pages::console::parts::position;
 use crate::pages::form::Form;
@@ -34,6 +35,8 @@ struct Report {
     checked_events: i64,
     currencies: Vec<Currency>,
     days: Vec<Day>,
+    stock: Vec<Stock>,
+    stock_days: Vec<StockDay>,
     wallets: Vec<Wallet>,
     wallets_left_out: u64,
     found: u64,
@@ -176,6 +179,10 @@ fn content(form: &Form, report: &Report) -> Markup {
         } @else { (currencies(&report.currencies)) }
         (plots(form, report))
         @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
+        @if !report.stock.is_empty() {
+            h2 #stock { "Voucher stock" }
+            (stock::section(&report.stock, &report.stock_days, MAX_DAYS, |day| of_day(form, day)))
+        }
         @if !report.wallets.is_empty() { h2 #wallets { "Wallets" } (wallets(form, report)) }
     }
 }

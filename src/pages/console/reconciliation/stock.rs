@@ -1,0 +1,82 @@
+//! The voucher stock in the reconciliation: what it is worth, what it gained and lost, and the margin of what was sold.
+
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::pages::parts::table;
+use crate::pages::parts::values::money;
+
+#[derive(Debug, Deserialize)]
+struct Lot {
+    vouchers: i64,
+    unpriced: i64,
+    cost: String,
+}
+
+/// Stock of a currency, as `GET /admin/v1/reconciliation` returns it.
+#[derive(Debug, Deserialize)]
+pub struct Stock {
+    currency: String,
+    opening: Lot,
+    loaded: Lot,
+    allocated: Lot,
+    voided: Lot,
+    expired: Lot,
+    closing: Lot,
+    sales: String,
+    margin: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct StockDay {
+    day: String,
+    #[serde(flatten)]
+    stock: Stock,
+}
+
+const COLUMNS: [(&str, bool); 8] = [
+    ("Opening", true),
+    ("Loaded", true),
+    ("Allocated", true),
+    ("Voided", true),
+    ("Expired", true),
+    ("Closing", true),
+    ("Sales", true),
+    ("Margin", true),
+];
+
+/// Renders the stock by currency and by day, with at most this number of days. Each day leads to its reconciliation.
+pub fn section(totals: &[Stock], days: &[StockDay], most: usize, of_day: impl Fn(&str) -> String) -> Markup {
+    let head = |first: &[(&'static str, bool)]| [first, &COLUMNS].concat();
+    let total = |stock: &Stock| [vec![html! { (stock.currency) }], figures(stock)].concat();
+    let day = |of: &StockDay| {
+        let day = html! { a href=(of_day(&of.day)) { (of.day) } };
+        [vec![day, html! { (of.stock.currency) }], figures(&of.stock)].concat()
+    };
+    let totals_rows: Vec<Vec<Markup>> = totals.iter().map(total).collect();
+    let days_rows: Vec<Vec<Markup>> = days.iter().take(most).map(day).collect();
+    let unpriced = totals.iter().any(|stock| stock.closing.unpriced > 0 || stock.allocated.unpriced > 0);
+    html! {
+        p.quiet {
+            "Numbers of vouchers, and what they cost, of whole days. Sales are what customers paid for the allocated vouchers, and the margin is what is left of it after their cost."
+            @if unpriced { " Vouchers that were loaded without a cost count as free." }
+        }
+        (table::table("Voucher stock by currency", &head(&[("Currency", false)]), &totals_rows))
+        @if !days.is_empty() {
+            (table::table("Voucher stock by day", &head(&[("Day", false), ("Currency", false)]), &days_rows))
+            @if days.len() > most { p.quiet { "The page shows the first " (most) " of " (days.len()) " rows. The files have all of them." } }
+        }
+        p.actions { a.button.plain href="/console/products" { "To the products and their stock" } }
+    }
+}
+
+fn figures(stock: &Stock) -> Vec<Markup> {
+    let lots = [&stock.opening, &stock.loaded, &stock.allocated, &stock.voided, &stock.expired, &stock.closing];
+    let mut cells: Vec<Markup> = lots.map(|lot| self::lot(lot, &stock.currency)).into();
+    cells.extend([&stock.sales, &stock.margin].map(|amount| money(amount, &stock.currency)));
+    cells
+}
+
+fn lot(lot: &Lot, currency: &str) -> Markup {
+    html! { (lot.vouchers) br; span.quiet { (money(&lot.cost, currency)) } }
+}
