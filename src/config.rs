@@ -160,6 +160,10 @@ pub struct Config {
         num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub sandbox: bool,
 
+    /// File that describes the suppliers from whom vouchers are bought [default: none: orders wait for stock]
+    #[arg(long, env = "LEDGER_SUPPLIERS_FILE", value_name = "FILE")]
+    pub suppliers_file: Option<PathBuf>,
+
     #[command(flatten)]
     pub operator_token: OperatorTokenSettings,
 
@@ -316,6 +320,11 @@ impl Config {
         self.console.check()?;
         self.tls.files()?;
         self.mail.check(self.roles.include(Role::Delivery), self.pages.is_on())?;
+        if self.sandbox && self.suppliers_file.is_some() {
+            return Err(ConfigError(
+                "--suppliers-file is not for a sandbox: its orders are no real ones, and vouchers cost money".into(),
+            ));
+        }
         if !self.log_witness_urls.is_empty() && self.log_witnesses.is_empty() {
             return Err(ConfigError("--log-witness-urls needs --log-witnesses: the verifier keys of these witnesses".into()));
         }

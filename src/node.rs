@@ -28,7 +28,7 @@ use crate::delivery::failing::Deactivator;
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
-use crate::fulfilment::{Fulfilment, expiry, low_stock};
+use crate::fulfilment::{self, Fulfilment, supply};
 use crate::http::Listener;
 use crate::ledger::projector::Projector;
 use crate::ledger::standby::{Standby, StandbyLimits};
@@ -150,7 +150,8 @@ impl Node {
         if let Some(emergency) = config.lifecycle.emergency_sunset() {
             sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
         }
-        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces } = prepared;
+        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces, suppliers } =
+            prepared;
         let mut node = Node {
             address: listeners.address(),
             operator_address: listeners.operator_address(),
@@ -170,6 +171,7 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
+        supply::start(&node.ledger, suppliers, &node.roles, &node.stop_roles);
         node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
             let ending = Ending { leaving: node.leaving.clone(), stopping: node.no_requests.clone() };
@@ -251,10 +253,7 @@ impl Node {
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
-            let (pool, heartbeat) = (ledger.maintenance().clone(), ledger.heartbeats().background("low stock"));
-            self.roles.spawn(low_stock::run(pool, ledger.shards().collect(), metrics.clone(), heartbeat, stop()));
-            let heartbeat = ledger.heartbeats().background("expiry of vouchers");
-            self.roles.spawn(expiry::run(ledger.clone(), heartbeat, stop()));
+            fulfilment::watch_stock(ledger, metrics, &self.roles, &self.stop_roles);
             if let Some(sandbox) = sandbox {
                 self.roles.spawn(sandbox.run(stop()));
             }
@@ -379,6 +378,7 @@ struct Prepared {
     open_id: Option<OpenId>,
     mail: mail::Sender,
     traces: Traces,
+    suppliers: Vec<Arc<dyn supply::Supplier>>,
 }
 
 impl Prepared {
@@ -398,7 +398,9 @@ impl Prepared {
         let open_id = open_id.map(|settings| OpenId::new(settings, keyring.clone())).transpose()?;
         let mail = config.mail.sender(&config.database.data_dir)?;
         let traces = config.traces.start()?;
-        Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces })
+        let suppliers = config.suppliers_file.as_deref().filter(|_| config.roles.include(Role::Fulfilment));
+        let suppliers = supply::open(suppliers).map_err(|error| ConfigError(error.to_string()))?;
+        Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces, suppliers })
     }
 }
 

@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
-pub use stock::{StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired, VouchersVoided};
+pub use stock::{
+    ProductSupplier, ProductSupplierSet, StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired, VouchersVoided,
+};
 
 /// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
 ///
@@ -28,6 +30,9 @@ pub struct ProductDetails<Text = String> {
     /// The payload omits it when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stock_thresholds: Vec<StockThreshold>,
+    /// Supplier from whom missing vouchers are bought. This field is newer, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplier: Option<ProductSupplier>,
 }
 
 /// Number of available vouchers of a denomination below which the stock is low.
@@ -117,6 +122,7 @@ impl ProductDetails {
             terms: changed(&change.terms, &self.terms),
             is_active: changed(&change.is_active, &self.is_active),
             stock_thresholds: self.stock_thresholds.clone(),
+            supplier: self.supplier.clone(),
         }
     }
 }
@@ -253,8 +259,9 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         | ProductEvent::VouchersVoided(_)
         | ProductEvent::VoucherExpirySet(_)
         | ProductEvent::VouchersExpired(_) => {}
-        // Clients do not see the threshold, so the product counts as unchanged.
+        // Clients see neither the threshold nor the supplier, so the product counts as unchanged.
         ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
+        ProductEvent::ProductSupplierSet(e) => product.details.supplier.clone_from(&e.supplier),
         ProductEvent::ProductChanged(e) => {
             product.details = e.details.clone();
             product.updated_at = at.recorded_at;
@@ -279,6 +286,7 @@ crate::codec::stream_events! {
         VoucherExpirySet = 1,
         VouchersExpired = 1,
         StockThresholdSet = 1,
+        ProductSupplierSet = 1,
     }
 }
 
@@ -342,6 +350,7 @@ mod tests {
             terms: "t".into(),
             is_active: true,
             stock_thresholds: vec![],
+            supplier: None,
         }
     }
 

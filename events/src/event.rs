@@ -12,6 +12,7 @@ use crate::log::LogEvent;
 use crate::operator::OperatorEvent;
 use crate::order::OrderEvent;
 use crate::payout::PayoutEvent;
+use crate::purchase::PurchaseEvent;
 use crate::reconciliation::ReconciliationEvent;
 use crate::replay::ReplayEvent;
 use crate::user::UserEvent;
@@ -94,6 +95,7 @@ streams! {
     Log(LogEvent) = "log",
     Approval(ApprovalEvent) = "approval",
     Verification(VerificationEvent) = "verification",
+    Purchase(PurchaseEvent) = "purchase",
 }
 
 impl std::fmt::Display for StreamType {

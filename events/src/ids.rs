@@ -125,6 +125,7 @@ ids! {
     OrderId
     PayoutId
     ProductId
+    PurchaseId
     ReplayId
     StatementId
     TransactionId

@@ -22,6 +22,7 @@ pub mod order;
 pub mod payout;
 pub mod placement;
 pub mod price;
+pub mod purchase;
 pub mod reconciliation;
 mod record;
 mod rejection;
@@ -35,8 +36,8 @@ pub mod webhook;
 pub use codec::CodecError;
 pub use event::{Event, StreamType};
 pub use ids::{
-    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, DecisionId, Id, OrderId, PayoutId, ProductId, ReplayId,
-    StatementId, TransactionId, UserId, WalletId, WebhookId,
+    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, DecisionId, Id, OrderId, PayoutId, ProductId, PurchaseId,
+    ReplayId, StatementId, TransactionId, UserId, WalletId, WebhookId,
 };
 pub use money::{Currency, Money, MoneyError, Percent};
 pub use record::{Actor, Metadata, Moment, Recorded};

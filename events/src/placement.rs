@@ -129,6 +129,7 @@ mod tests {
             terms: String::new(),
             is_active,
             stock_thresholds: vec![],
+            supplier: None,
         };
         Product {
             id: ProductId(3),

@@ -15,6 +15,7 @@ pub mod low_balance;
 pub mod orders;
 pub mod page;
 pub mod payouts;
+pub mod purchases;
 pub mod replays;
 pub mod state;
 pub mod statements;
@@ -31,6 +32,7 @@ use ledger_events::approval::Approval;
 use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::payout::Payout;
+use ledger_events::purchase::Purchase;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
@@ -64,6 +66,7 @@ pub enum Inline {
     Catalogue,
     Orders,
     Payouts,
+    Purchases,
     Reconciliation,
     Users,
     Wallets,
@@ -71,12 +74,13 @@ pub enum Inline {
 }
 
 impl Inline {
-    pub const ALL: [Inline; 9] = [
+    pub const ALL: [Inline; 10] = [
         Self::Accounts,
         Self::Approvals,
         Self::Catalogue,
         Self::Orders,
         Self::Payouts,
+        Self::Purchases,
         Self::Reconciliation,
         Self::Users,
         Self::Wallets,
@@ -90,6 +94,7 @@ impl Inline {
             Self::Catalogue => "catalogue",
             Self::Orders => "orders",
             Self::Payouts => "payouts",
+            Self::Purchases => "purchases",
             Self::Reconciliation => "reconciliation",
             Self::Users => "users",
             Self::Wallets => "wallets",
@@ -104,6 +109,7 @@ impl Inline {
             Self::Catalogue => &["categories", "products"],
             Self::Orders => &["orders"],
             Self::Payouts => &["beneficiaries", "payouts"],
+            Self::Purchases => &["purchases"],
             Self::Reconciliation => &["bank_statements"],
             Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
@@ -128,6 +134,7 @@ impl Inline {
                 apply::<Beneficiary>(conn, shard, events).await?;
                 apply::<Payout>(conn, shard, events).await
             }
+            Self::Purchases => apply::<Purchase>(conn, shard, events).await,
             Self::Reconciliation => apply::<BankStatement>(conn, shard, events).await,
             Self::Users => apply::<User>(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,

@@ -169,7 +169,7 @@ fn operator_api() -> impl OpenApi {
             operator::Reconciliation,
             operator::BankStatements,
         ),
-        (operator::Catalogue, operator::Images, operator::Stock),
+        (operator::Catalogue, operator::Images, operator::Stock, operator::Supply),
         (
             operator::Orders,
             operator::Histories,

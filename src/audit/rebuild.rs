@@ -39,9 +39,10 @@ pub enum Rebuild {
 
 impl Rebuild {
     /// Names that [`Rebuild::parse`] accepts.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "orders",
         "payouts",
+        "purchases",
         "wallets",
         "webhooks",
         "accounts",

@@ -13,8 +13,8 @@ use ledger_events::order::{Order, OrderEvent};
 use ledger_events::payout::Payout;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::{
-    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, Event, Id, OrderId, PayoutId, Position, ProductId, Recorded,
-    ReplayId, ShardId, StatementId, StreamType, TransactionId, UserId, WalletId, WebhookId,
+    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, Event, Id, OrderId, PayoutId, Position, ProductId,
+    PurchaseId, Recorded, ReplayId, ShardId, StatementId, StreamType, TransactionId, UserId, WalletId, WebhookId,
 };
 use ledger_projections::state::{State, Upsert, fold};
 use ledger_projections::wallets::Transaction;
@@ -43,6 +43,7 @@ struct Folded {
     users: HashMap<UserId, ledger_events::user::User>,
     products: HashMap<ProductId, ledger_events::catalogue::Product>,
     categories: HashMap<CategoryId, ledger_events::catalogue::Category>,
+    purchases: HashMap<PurchaseId, ledger_events::purchase::Purchase>,
     beneficiaries: HashMap<BeneficiaryId, ledger_events::beneficiary::Beneficiary>,
     payouts: HashMap<PayoutId, Payout>,
     statements: HashMap<StatementId, BankStatement>,
@@ -73,6 +74,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
         StreamType::IpBlock | StreamType::Operator | StreamType::ApiVersion | StreamType::Log | StreamType::Verification => {
             return None;
         }
+        StreamType::Purchase => "purchases",
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
@@ -93,7 +95,7 @@ pub async fn check(
     let mut walk = StreamCheck { shard, stream, at: (i64::MIN, 0), streams: 0 };
     let (mut compared, mut done) = (i64::MIN, 0);
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_deactivations, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, bank_statements, approvals, daily_totals")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_deactivations, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, purchases, bank_statements, approvals, daily_totals")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, walk.at).await?;
@@ -220,6 +222,7 @@ impl Folded {
                 fold(&mut self.beneficiaries, recorded);
                 problem
             }
+            Event::Purchase(_) => fold_or_report(&mut self.purchases, recorded),
             Event::Approval(_) => fold_or_report(&mut self.approvals, recorded),
             Event::Payout(event) => {
                 let problem = rules::of_payout(self.payouts.get(&PayoutId(id)), event);
@@ -256,6 +259,7 @@ impl Folded {
             users: one(&mut self.users, id),
             products: one(&mut self.products, id),
             categories: one(&mut self.categories, id),
+            purchases: one(&mut self.purchases, id),
             beneficiaries: one(&mut self.beneficiaries, id),
             payouts: one(&mut self.payouts, id),
             statements: one(&mut self.statements, id),
@@ -342,6 +346,7 @@ impl Folded {
         totals::write(conn, shard, self.totals.days.values()).await?;
         write_all(conn, shard, &self.webhooks).await?;
         write_all(conn, shard, &self.replays).await?;
+        write_all(conn, shard, &self.purchases).await?;
         write_all(conn, shard, &self.beneficiaries).await?;
         write_all(conn, shard, &self.payouts).await?;
         write_all(conn, shard, &self.statements).await?;

@@ -43,7 +43,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 23] = [
+const TABLES: [Table; 24] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("credential_restrictions", StreamType::Credential),
@@ -58,6 +58,7 @@ const TABLES: [Table; 23] = [
     stream("webhook_replays", StreamType::Replay),
     stream("beneficiaries", StreamType::Beneficiary),
     stream("payouts", StreamType::Payout),
+    stream("purchases", StreamType::Purchase),
     stream("bank_statements", StreamType::Reconciliation),
     stream("approvals", StreamType::Approval),
     Table {

@@ -106,6 +106,7 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE webhook_replays (LIKE public.webhook_replays, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE purchases (LIKE public.purchases, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE approvals (LIKE public.approvals, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE bank_statements (LIKE public.bank_statements, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE daily_totals (LIKE public.daily_totals, PRIMARY KEY (shard_id, wallet_id, day));

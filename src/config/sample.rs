@@ -54,7 +54,7 @@ const ODD_TYPES: [(&str, &str); 2] =
     [("on|off", "A word: on or off."), ("VERSION:DIGEST", "A version and the SHA-256 digest of its archive.")];
 
 /// Values that the sample shows for settings without a default, and for those whose default depends on the user.
-const EXAMPLES: [(&str, &str); 39] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("approval_above", "EUR=1000,USD=1000"),
     ("audit_log", "/var/log/rewards-ledger/audit.jsonl"),
     ("console_url", "https://console.example.com"),
@@ -89,6 +89,7 @@ const EXAMPLES: [(&str, &str); 39] = [
     ("shutdown_delay", "5s"),
     ("smtp_url", "smtps://user:password@mail.example.com"),
     ("sunset_date", "2031-01-02"),
+    ("suppliers_file", "/etc/rewards-ledger/suppliers.toml"),
     ("tls_cert", "/etc/rewards-ledger/tls.pem"),
     ("tls_key", "/etc/rewards-ledger/tls.key"),
     ("trusted_proxies", "10.0.0.0/8"),

@@ -115,6 +115,10 @@ fn an_invalid_value_is_reported_in_one_line_with_its_setting() {
             &["--migration-url", "hidden"],
             "--migration-url (LEDGER_MIGRATION_URL) is not a URL such as postgres://user:password@host:5432/database",
         ),
+        (
+            &["--sandbox", "--suppliers-file=suppliers.toml"],
+            "--suppliers-file is not for a sandbox: its orders are no real ones, and vouchers cost money",
+        ),
         (&["--sandbox=maybe"], "--sandbox cannot be \"maybe\": value was not a boolean"),
         (&["--public-url", "ftp://x"], "--public-url cannot be \"ftp://x\": expected an http or https URL without a query"),
         (

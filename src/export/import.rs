@@ -215,6 +215,7 @@ impl Survey {
             StreamType::Category => Some("category_ids"),
             StreamType::IpBlock => Some("ip_blocks_id_seq"),
             StreamType::Operator => Some("vault.operators_id_seq"),
+            StreamType::Purchase => Some("purchase_ids"),
             StreamType::Beneficiary => Some("beneficiary_ids"),
             StreamType::Payout => Some("payout_ids"),
             StreamType::Reconciliation => Some("bank_statement_ids"),

@@ -5,6 +5,7 @@
 
 pub mod expiry;
 pub mod low_stock;
+pub mod supply;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use ledger_events::{Actor, OrderId, Position, ShardId};
 use ledger_projections::orders::{self, Queued};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::ledger::reader::{self, SeenHead};
 use crate::ledger::stock;
@@ -312,6 +314,14 @@ fn one_batch(orders: Vec<Queued>, busy: &HashSet<OrderId>) -> Vec<Queued> {
         is_first || units <= BATCH_UNITS
     };
     orders.into_iter().filter(|order| !busy.contains(&order.id)).take_while(fits).take(BATCH_ORDERS).collect()
+}
+
+/// Starts the loops that watch the stock: warnings about low stock, and expired vouchers.
+pub fn watch_stock(ledger: &Ledger, metrics: &Metrics, tasks: &TaskTracker, stop: &CancellationToken) {
+    let (pool, heartbeat) = (ledger.maintenance().clone(), ledger.heartbeats().background("low stock"));
+    tasks.spawn(low_stock::run(pool, ledger.shards().collect(), metrics.clone(), heartbeat, stop.clone()));
+    let heartbeat = ledger.heartbeats().background("expiry of vouchers");
+    tasks.spawn(expiry::run(ledger.clone(), heartbeat, stop.clone()));
 }
 
 #[derive(Debug, Default)]

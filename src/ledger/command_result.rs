@@ -9,6 +9,7 @@ use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::placement::Quote;
 use ledger_events::price::Price;
+use ledger_events::purchase::Purchase;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
@@ -62,6 +63,8 @@ pub enum CommandResult {
     Stock(StockLoaded),
     StockVoided(StockVoided),
     StockExpiry(StockExpiry),
+    /// A purchase, or none if nothing has to be bought.
+    Purchase(Option<Box<Purchase>>),
     Charge(Charge),
     Order(Box<OrderView>),
     Webhook(WebhookView),

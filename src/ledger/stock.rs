@@ -14,6 +14,7 @@ use ledger_projections::row_type;
 use ledger_projections::write::Write;
 use rust_decimal::Decimal;
 use serde::Deserialize;
+use sqlx::PgExecutor;
 
 use super::clock::expiry_day;
 use super::keys;
@@ -272,7 +273,7 @@ pub async fn newest(pool: &PgPool, shard: ShardId) -> Result<i64, sqlx::Error> {
 /// Returns the (product, denomination) pairs with free vouchers, and their number up to a limit. Expired vouchers do not
 /// count.
 pub async fn available_pairs(
-    pool: &PgPool,
+    db: impl PgExecutor<'_>,
     shard: ShardId,
     pairs: &[(ProductId, Decimal)],
     limit: i64,
@@ -296,7 +297,7 @@ pub async fn available_pairs(
     .bind(pairs.iter().map(|(product, _)| *product).collect::<Vec<_>>())
     .bind(pairs.iter().map(|(_, denomination)| *denomination).collect::<Vec<_>>())
     .bind(limit)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 

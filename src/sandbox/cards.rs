@@ -58,6 +58,7 @@ impl Card {
             terms: "The codes are made up, and worth nothing.".to_owned(),
             is_active: true,
             stock_thresholds: vec![],
+            supplier: None,
         })
     }
 

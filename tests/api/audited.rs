@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::Utc;
+use ledger_events::catalogue::ProductSupplier;
 use ledger_events::wallet::Direction;
-use ledger_events::{Actor, WalletId};
+use ledger_events::{Actor, OrderId, WalletId};
 use rewards_ledger::access::{Role, two_factor};
 use rewards_ledger::api;
 use rewards_ledger::ledger::{CommandResult, Origin, commands};
@@ -15,8 +16,8 @@ use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 
 use super::images::PNG;
-use super::routes::{Things, world};
-use crate::support::ledger::{execute, run};
+use super::routes::{Things, World, world};
+use crate::support::ledger::{self, execute, run};
 use crate::support::node::{Node, product};
 
 enum Body {
@@ -114,6 +115,13 @@ fn table(things: &Things) -> Vec<Change> {
             &["StockThresholdSet"],
         ),
         change(
+            "PUT /admin/v1/products/{id}/supplier",
+            &[&product_id],
+            Json(json!({"supplier": "acme", "sku": "SKU-10"})),
+            &["ProductSupplierSet"],
+        ),
+        change("POST /admin/v1/purchases/{id}/close", &[&json!("the purchase")], None, &["PurchaseRefused"]),
+        change(
             "POST /admin/v1/orders/{id}/cancel",
             &[&of("orders")],
             Json(json!({"reason": "r"})),
@@ -200,6 +208,22 @@ async fn requested(node: &Node, wallet_id: i64, operator: i64) -> i64 {
     view.approval.id.0
 }
 
+/// Makes a purchase for an order of a product without stock.
+async fn bought(node: &Node, world: &World) -> i64 {
+    let product_id = ledger::product(&node.ledger, "Bought").await;
+    let (supplier, sku) = ("acme".to_owned(), "SKU-10".to_owned());
+    let named = Some(ProductSupplier { name: supplier.clone(), sku: sku.clone() });
+    run(&node.ledger, commands::SetProductSupplier { product_id, supplier: named }).await;
+    let order = json!({"product_id": product_id.0, "denomination": 10, "quantity": 1});
+    let order_id = node.client(&world.key, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(order_id).await;
+    let (order_id, denomination, budget) = (OrderId(order_id), "10.00".parse().unwrap(), "100.00".parse().unwrap());
+    let currency = "EUR".parse().unwrap();
+    let request = commands::RequestPurchase { order_id, product_id, denomination, currency, supplier, sku, budget };
+    let CommandResult::Purchase(Some(purchase)) = run(&node.ledger, request).await else { panic!("no purchase") };
+    purchase.id.0
+}
+
 #[tokio::test]
 async fn every_change_by_an_operator_is_an_event_that_names_them() {
     let node = Node::start().await;
@@ -220,6 +244,7 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
     let run = "INSERT INTO audit_runs (kind, host, beat_at) VALUES ('verify', 'here', now() - interval '1 h') RETURNING id";
     let run: i64 = sqlx::query_scalar(run).fetch_one(node.ledger.pool()).await.unwrap();
     made.push(("the run", json!(run)));
+    made.push(("the purchase", json!(bought(&node, &world).await)));
     let changes = table(&world.things);
     for change in &changes {
         let head = node.head().await;

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 29] = [
+const TABLES: [&str; 30] = [
     "accounts",
     "credentials",
     "credential_restrictions",
@@ -24,6 +24,7 @@ const TABLES: [&str; 29] = [
     "webhook_replays",
     "beneficiaries",
     "payouts",
+    "purchases",
     "bank_statements",
     "approvals",
     "daily_totals",

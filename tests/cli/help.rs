@@ -18,6 +18,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     ("--allow-plain-database", "LEDGER_ALLOW_PLAIN_DATABASE", "[default: false]"),
     ("--data-dir", "LEDGER_DATA_DIR", "[default: "),
     ("--sandbox", "LEDGER_SANDBOX", "[default: false]"),
+    ("--suppliers-file", "LEDGER_SUPPLIERS_FILE", "[default: none: orders wait for stock]"),
     ("--operator-token-file", "LEDGER_OPERATOR_TOKEN_FILE", "[default: none; more tokens through `admin token`]"),
     ("--console-url", "LEDGER_CONSOLE_URL", "[default: with --operator-listen http://<operator-listen>, else the public URL]"),
     ("--oidc-issuer", "LEDGER_OIDC_ISSUER", "[default: none: with passwords only]"),

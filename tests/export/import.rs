@@ -28,7 +28,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and all tables derived from it.
-const DERIVED: [&str; 31] = [
+const DERIVED: [&str; 32] = [
     "events",
     "accounts",
     "credentials",
@@ -45,6 +45,7 @@ const DERIVED: [&str; 31] = [
     "webhook_replays",
     "beneficiaries",
     "payouts",
+    "purchases",
     "bank_statements",
     "approvals",
     "daily_totals",

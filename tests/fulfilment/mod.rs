@@ -1,6 +1,7 @@
 //! Fulfilment: allocation of the stock to orders.
 
 mod clocks;
+mod supply;
 
 use std::time::Duration;
 

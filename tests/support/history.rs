@@ -6,9 +6,10 @@ use bank_statements::lines::Columns;
 use chrono::SubsecRound;
 use ledger_events::account::{AccountStatus, DiscountRule, LowBalanceReached};
 use ledger_events::api_version::EmergencySunsetDeclared;
-use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet};
+use ledger_events::catalogue::{ImageType, ProductChange, ProductImageSet, ProductSupplier};
 use ledger_events::log::SignedTree;
 use ledger_events::operator::OperatorRole;
+use ledger_events::purchase::{PurchaseAnswer, PurchasePending, PurchaseRefused};
 use ledger_events::reconciliation::{Decision, StatementFormat};
 use ledger_events::replay::ReplayKind;
 use ledger_events::restrictions::{Restrictions, Scope};
@@ -139,6 +140,7 @@ impl Shop {
             self.run(commands::AdjustWallet { wallet_id, direction, amount, reason }).await;
         }
         self.shelves().await;
+        self.purchases().await;
         self.approvals().await;
         let (account_id, wallet_id) = (self.customer.account_id, self.customer.wallet_id);
         self.run(commands::SetLowBalanceNotice { account_id, wallet_id, below: Some(money("10.00")) }).await;
@@ -195,6 +197,46 @@ impl Shop {
         while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
         assert_eq!(expiry::step(&self.ledger, SHARD).await.unwrap(), 1);
         self.run(commands::SetStockThreshold { product_id, denomination, least: Some(5) }).await;
+    }
+
+    /// Buys a voucher for an order that waits and is then cancelled. The supplier refuses it first, and accepts it before it delivers.
+    async fn purchases(&self) {
+        let (product_id, denomination) = (self.customer.product_id, money("10.00"));
+        let supplier = ProductSupplier { name: "acme".to_owned(), sku: "SKU-10".to_owned() };
+        self.run(commands::SetProductSupplier { product_id, supplier: Some(supplier) }).await;
+        let order_id = self.order(2).await;
+        self.fulfil(order_id).await;
+        let request = commands::RequestPurchase {
+            order_id,
+            product_id,
+            denomination,
+            currency: "EUR".parse().unwrap(),
+            supplier: "acme".to_owned(),
+            sku: "SKU-10".to_owned(),
+            budget: money("1000.00"),
+        };
+        let bought = async || {
+            let CommandResult::Purchase(Some(purchase)) = self.run(request.clone()).await else { panic!("no purchase") };
+            purchase.id
+        };
+        let purchase_id = bought().await;
+        let refused = PurchaseRefused { reason: "OUT_OF_STOCK".to_owned(), may_succeed_later: true };
+        self.run(commands::RecordPurchase { purchase_id, answer: PurchaseAnswer::Refused(refused), attempt: None }).await;
+        let purchase_id = bought().await;
+        let pending = PurchasePending { supplier_reference: Some("S-1".to_owned()) };
+        self.run(commands::RecordPurchase { purchase_id, answer: PurchaseAnswer::Pending(pending), attempt: None }).await;
+        let voucher = NewVoucher {
+            row: 1,
+            card_number: Secret::new("6006-bought"),
+            pin: None,
+            claim_url: None,
+            reference: None,
+            expires_on: None,
+        };
+        let (vouchers, cost, supplier_reference) = (vec![voucher], Some(money("9.50")), Some("S-1".to_owned()));
+        let load = commands::LoadVouchers { product_id, denomination, vouchers, cost, supplier_reference };
+        self.run(commands::ReceivePurchase { purchase_id, load, expired: 0 }).await;
+        self.cancel(order_id).await;
     }
 
     /// Makes one approval of each kind and outcome: a granted funding, a rejected adjustment, a pending payout, a withdrawn

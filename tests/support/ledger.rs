@@ -121,5 +121,6 @@ pub fn details(name: &str) -> ProductDetails {
         terms: String::new(),
         is_active: true,
         stock_thresholds: vec![],
+        supplier: None,
     }
 }

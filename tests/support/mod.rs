@@ -21,6 +21,7 @@ pub mod relay;
 pub mod replicas;
 pub mod shop;
 pub mod statements;
+pub mod supplier;
 pub mod tampering;
 pub mod tree;
 pub mod wait;

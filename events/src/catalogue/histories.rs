@@ -34,6 +34,7 @@ fn details() -> impl Strategy<Value = ProductDetails> {
             terms: String::new(),
             is_active,
             stock_thresholds: vec![],
+            supplier: None,
         },
     )
 }
@@ -52,6 +53,10 @@ fn event() -> impl Strategy<Value = ProductEvent> {
                 .into()
         }),
         (1i32..99).prop_map(|number| VouchersExpired { vouchers: vec![number.to_string()] }.into()),
+        prop::option::of(1i32..9).prop_map(|number| {
+            let supplier = number.map(|number| ProductSupplier { name: format!("supplier-{number}"), sku: "sku".into() });
+            ProductSupplierSet { supplier }.into()
+        }),
         (1i64..3, prop::option::of(1i32..99))
             .prop_map(|(cents, least)| { StockThresholdSet { denomination: Money::from_cents(cents).unwrap(), least }.into() }),
     ]
@@ -87,6 +92,7 @@ proptest! {
                     thresholds.insert(e.denomination, e.least);
                     details.stock_thresholds = listed(&thresholds);
                 }
+                ProductEvent::ProductSupplierSet(e) => details.supplier.clone_from(&e.supplier),
                 ProductEvent::ProductAdded(_)
                 | ProductEvent::VoucherStockLoaded(_)
                 | ProductEvent::VouchersVoided(_)

@@ -48,6 +48,20 @@ pub struct VouchersExpired {
     pub vouchers: Vec<String>,
 }
 
+/// Supplier from whom vouchers are bought when the stock has none, and the supplier's name of the product.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProductSupplier {
+    /// Name of the supplier in the settings.
+    pub name: String,
+    pub sku: String,
+}
+
+/// A new supplier of a product. `supplier` is `None` if nothing is to be bought any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProductSupplierSet {
+    pub supplier: Option<ProductSupplier>,
+}
+
 /// A new threshold for a warning about low stock. `least` is `None` to remove the threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StockThresholdSet {

@@ -203,6 +203,7 @@ impl AddProduct {
             terms: self.terms.unwrap_or_default(),
             is_active: self.is_active.unwrap_or(true),
             stock_thresholds: vec![],
+            supplier: None,
         })
     }
 }

@@ -16,6 +16,7 @@ mod operators;
 mod orders;
 mod payouts;
 mod previous_secret;
+mod purchases;
 mod reconciliation;
 mod replays;
 mod users;
@@ -127,6 +128,7 @@ commands! {
     catalogue::ExpireVouchers,
     catalogue::LoadVouchers,
     catalogue::SetProductImage,
+    catalogue::SetProductSupplier,
     catalogue::SetStockThreshold,
     catalogue::SetVoucherExpiry,
     catalogue::VoidVouchers,
@@ -155,6 +157,9 @@ commands! {
     payouts::CancelPayout,
     payouts::RequestPayout,
     payouts::SettlePayout,
+    purchases::ReceivePurchase,
+    purchases::RecordPurchase,
+    purchases::RequestPurchase,
     reconciliation::DecideMatch,
     reconciliation::ImportStatement,
     reconciliation::RevokeMatchDecision,

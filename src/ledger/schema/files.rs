@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 53] = migrations![
+const FILES: [(&str, &str); 54] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -68,6 +68,7 @@ const FILES: [(&str, &str); 53] = migrations![
     "0058_rare_transactions"
     "0059_stock_ledger"
     "0060_expiring_vouchers"
+    "0061_purchases"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

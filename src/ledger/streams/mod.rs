@@ -14,6 +14,7 @@ mod operator;
 mod order;
 mod payout;
 mod product;
+mod purchase;
 mod replay;
 mod statement;
 mod user;
@@ -29,6 +30,7 @@ use ledger_events::beneficiary::Beneficiary;
 use ledger_events::catalogue::{Category, Product};
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
+use ledger_events::purchase::Purchase;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
 use ledger_events::user::User;
@@ -168,6 +170,7 @@ streams! {
     logs: TransparencyLog,
     operators: Operator,
     verifications: Verification,
+    purchases: Purchase,
 }
 
 impl Streams {

@@ -35,6 +35,17 @@ impl Handler for LoadVouchers {
         if !product.details.denominations.include(self.denomination) {
             return Err(Rejection::InvalidDenomination.into());
         }
+        Ok(CommandResult::Stock(self.add(batch, context)?))
+    }
+}
+
+impl LoadVouchers {
+    /// Adds the vouchers, whatever denominations the product has now.
+    pub(in crate::ledger::commands) fn add(
+        &self,
+        batch: &mut Batch,
+        context: &CommandContext<'_>,
+    ) -> Result<StockLoaded, CommandError> {
         let mut loaded = StockLoaded::default();
         let mut references = vec![];
         for voucher in &self.vouchers {
@@ -51,11 +62,9 @@ impl Handler for LoadVouchers {
             vouchers: if self.cost.is_some() { references } else { vec![] },
         };
         batch.append::<Product>(self.product_id, event, context);
-        Ok(CommandResult::Stock(loaded))
+        Ok(loaded)
     }
-}
 
-impl LoadVouchers {
     /// Adds a voucher, and returns its reference. Returns none if the stock has it already, or if its reference is taken.
     fn load(&self, batch: &mut Batch, voucher: &NewVoucher, loaded: &mut StockLoaded) -> Result<Option<String>, CommandError> {
         let product_id = self.product_id;

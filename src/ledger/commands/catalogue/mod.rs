@@ -3,6 +3,7 @@
 mod expire_vouchers;
 mod load_vouchers;
 mod products;
+mod set_product_supplier;
 mod set_stock_threshold;
 mod set_voucher_expiry;
 mod void_vouchers;
@@ -13,6 +14,7 @@ use ledger_events::catalogue::{Category, CategoryAdded};
 pub use expire_vouchers::ExpireVouchers;
 pub use load_vouchers::LoadVouchers;
 pub use products::{AddProduct, ChangeProduct, SetProductImage};
+pub use set_product_supplier::SetProductSupplier;
 pub use set_stock_threshold::SetStockThreshold;
 pub use set_voucher_expiry::SetVoucherExpiry;
 pub use void_vouchers::VoidVouchers;

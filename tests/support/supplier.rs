@@ -1,0 +1,236 @@
+//! A simulator of a supplier: an HTTPS server with OAuth client credentials, orders under idempotency keys, and faults of every
+//! kind. It remembers what it has sold, so that a test can tell whether something was bought twice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rewards_ledger::fulfilment::supply::{self, HttpSupplier, Supplier};
+use serde_json::{Value, json};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings, Takeover};
+
+/// Behaviour towards one request for an order or for its state. Without one, the supplier does what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Fails before it has done anything.
+    Status(u16),
+    /// Makes the order, and answers never.
+    Hang,
+    /// Makes the order, and closes the connection instead of answering.
+    Drop,
+    /// Makes the order, and answers with this status.
+    SoldAndStatus(u16),
+    /// Makes the order, and answers with bytes that are no JSON.
+    Garbage,
+    /// Makes the order, and answers with more than anybody reads.
+    TooMuch,
+    /// Accepts the order without codes.
+    Pending,
+    /// Refuses the order for this reason.
+    Refuse(&'static str),
+    /// Does nothing, and answers with this status and the text of a refusal, as a proxy may do.
+    RefusalWithStatus(u16),
+    /// Answers with the codes of the first order again.
+    SameCodes,
+    /// Answers with this many codes instead of those that were ordered.
+    Codes(usize),
+}
+
+/// An order, under its key.
+#[derive(Clone, Debug)]
+pub struct Sold {
+    pub quantity: usize,
+    pub codes: Vec<String>,
+    pub is_pending: bool,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    sold: BTreeMap<String, Sold>,
+    faults: VecDeque<Fault>,
+    /// Method and path of each request.
+    requests: Vec<String>,
+    tokens: usize,
+    /// Lifetime of access tokens, in seconds.
+    token_lifetime: u64,
+    issued: usize,
+}
+
+/// A running supplier.
+#[derive(Debug)]
+pub struct Simulator {
+    receiver: Receiver,
+    books: Arc<Mutex<Books>>,
+    directory: tempfile::TempDir,
+}
+
+pub const CLIENT_SECRET: &str = "the-secret-of-the-client";
+
+impl Simulator {
+    pub async fn start() -> Simulator {
+        let books = Arc::new(Mutex::new(Books { token_lifetime: 3_600, ..Books::default() }));
+        let shared = books.clone();
+        let settings = ReceiverSettings {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            service_name: "supplier".to_owned(),
+            certificate: Certificate::generate().unwrap(),
+            respond: Arc::new(move |request| shared.lock().unwrap().answer(request)),
+        };
+        let (receiver, _) = Receiver::start(settings).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("secret"), format!("{CLIENT_SECRET}\n")).unwrap();
+        std::fs::write(directory.path().join("ca.pem"), receiver.ca_pem()).unwrap();
+        Simulator { receiver, books, directory }
+    }
+
+    /// Writes the file of suppliers, with further lines of this one. Returns its path.
+    pub fn file(&self, further: &str) -> PathBuf {
+        write_file(self.directory.path(), &self.receiver.url(), further)
+    }
+
+    /// Returns the adapter, with a budget of 1,000.00 EUR a day.
+    pub fn supplier(&self) -> Arc<dyn Supplier> {
+        self.supplier_with("daily_budget = { EUR = \"1000.00\" }")
+    }
+
+    pub fn supplier_with(&self, further: &str) -> Arc<dyn Supplier> {
+        let settings = supply::read(&self.file(further)).unwrap().remove(0);
+        Arc::new(HttpSupplier::new(settings).unwrap())
+    }
+
+    /// Sets the behaviour towards the next requests.
+    pub fn fail(&self, faults: &[Fault]) {
+        self.books.lock().unwrap().faults = faults.iter().copied().collect();
+    }
+
+    /// Delivers everything that is pending.
+    pub fn deliver(&self) {
+        self.books.lock().unwrap().sold.values_mut().for_each(|sold| sold.is_pending = false);
+    }
+
+    /// Returns everything that was sold, by key.
+    pub fn sold(&self) -> BTreeMap<String, Sold> {
+        self.books.lock().unwrap().sold.clone()
+    }
+
+    /// Returns the number of units that were sold.
+    pub fn units(&self) -> usize {
+        self.sold().values().map(|sold| sold.quantity).sum()
+    }
+
+    /// Returns the methods of the requests for orders and their states so far.
+    pub fn requests(&self) -> Vec<String> {
+        self.books.lock().unwrap().requests.clone()
+    }
+
+    /// Returns the number of access tokens that were issued.
+    pub fn tokens(&self) -> usize {
+        self.books.lock().unwrap().tokens
+    }
+
+    /// Sets the lifetime of the next access tokens, in seconds.
+    pub fn set_token_lifetime(&self, seconds: u64) {
+        self.books.lock().unwrap().token_lifetime = seconds;
+    }
+
+    /// Stops listening. Connections are refused from now on.
+    pub async fn stop(self) {
+        self.receiver.stop().await;
+    }
+}
+
+fn write_file(directory: &Path, url: &str, further: &str) -> PathBuf {
+    let rate = if further.contains("calls_per_minute") { "" } else { "calls_per_minute = 60000" };
+    let path = directory.join("suppliers.toml");
+    let text = format!(
+        "[[supplier]]\nname = \"acme\"\norder_url = \"{url}/orders\"\nstatus_url = \"{url}/orders/{{key}}\"\ntoken_url = \"{url}/token\"\n\
+         client_id = \"ledger\"\nclient_secret_file = \"secret\"\nscopes = [\"orders\"]\nca_file = \"ca.pem\"\n\
+         allowed_networks = [\"127.0.0.0/8\", \"::1/128\"]\n{rate}\ntimeout_seconds = 2\npoll_seconds = 1\n{further}\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+impl Books {
+    fn answer(&mut self, request: &Received) -> ReceiverResponse {
+        if request.path == "/token" {
+            let form = String::from_utf8_lossy(&request.body).into_owned();
+            let basic = request.header("authorization").is_some_and(|value| value.starts_with("Basic "));
+            if !basic || !form.contains("grant_type=client_credentials") || !form.contains("scope=orders") {
+                return ReceiverResponse::Status(401);
+            }
+            self.tokens += 1;
+            let token = json!({"access_token": "access", "token_type": "Bearer", "expires_in": self.token_lifetime});
+            return ReceiverResponse::StatusWithBody(200, token.to_string());
+        }
+        self.requests.push(request.method.clone());
+        if request.header("authorization") != Some("Bearer access") {
+            return ReceiverResponse::Status(401);
+        }
+        let fault = self.faults.pop_front();
+        if let Some(Fault::Status(status)) = fault {
+            return ReceiverResponse::Status(status);
+        }
+        if let Some(Fault::RefusalWithStatus(status)) = fault {
+            let refusal = json!({"status": "REFUSED", "reason": "OUT_OF_STOCK"});
+            return ReceiverResponse::StatusWithBody(status, refusal.to_string());
+        }
+        let key = match request.method.as_str() {
+            "POST" => match self.sell(request, fault) {
+                Ok(key) => key,
+                Err(reason) => return with_body(json!({"status": "REFUSED", "reason": reason})),
+            },
+            _ => request.path.trim_start_matches("/orders/").to_owned(),
+        };
+        let Some(sold) = self.sold.get(&key).cloned() else { return ReceiverResponse::Status(404) };
+        match fault {
+            Some(Fault::Hang) => ReceiverResponse::Hang,
+            Some(Fault::Drop) => ReceiverResponse::TakeOver(Takeover::new("drops the connection", |stream| async move {
+                drop(stream);
+                Ok(())
+            })),
+            Some(Fault::SoldAndStatus(status)) => ReceiverResponse::Status(status),
+            Some(Fault::Garbage) => ReceiverResponse::StatusWithBody(200, "<html>OK</html>".to_owned()),
+            Some(Fault::TooMuch) => with_body(json!({"status": "FULFILLED", "padding": "x".repeat(2 << 20)})),
+            _ if sold.is_pending => with_body(json!({"status": "PENDING", "id": format!("S-{key}")})),
+            _ => {
+                let codes = match fault {
+                    Some(Fault::SameCodes) => self.sold.values().next().map(|first| first.codes.clone()).unwrap_or_default(),
+                    _ => sold.codes.clone(),
+                };
+                let vouchers: Vec<Value> = codes.iter().map(|code| json!({"card_number": code, "pin": "1234"})).collect();
+                let (id, cost) = (format!("S-{key}"), "9.50");
+                with_body(json!({"status": "FULFILLED", "id": id, "unit_cost": cost, "currency": "EUR", "vouchers": vouchers}))
+            }
+        }
+    }
+
+    /// Makes an order, once for each key. Returns the key, or the reason for a refusal.
+    fn sell(&mut self, request: &Received, fault: Option<Fault>) -> Result<String, &'static str> {
+        let order: Value = serde_json::from_slice(&request.body).unwrap();
+        let key = request.header("idempotency-key").unwrap().to_owned();
+        assert_eq!((&order["idempotency_key"], &order["sku"]), (&json!(key), &json!("SKU-10")));
+        if self.sold.contains_key(&key) {
+            return Ok(key);
+        }
+        if let Some(Fault::Refuse(reason)) = fault {
+            return Err(reason);
+        }
+        let quantity = usize::try_from(order["quantity"].as_u64().unwrap()).unwrap();
+        let codes = match fault {
+            Some(Fault::Codes(codes)) => codes,
+            _ => quantity,
+        };
+        let codes = (0..codes).map(|_| {
+            self.issued += 1;
+            format!("bought-{}", self.issued)
+        });
+        let sold = Sold { quantity, codes: codes.collect(), is_pending: fault == Some(Fault::Pending) };
+        self.sold.insert(key.clone(), sold);
+        Ok(key)
+    }
+}
+
+fn with_body(body: Value) -> ReceiverResponse {
+    ReceiverResponse::StatusWithBody(200, body.to_string())
+}
