@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use ledger_database::{FromRow, PgPool};
 use ledger_events::{OrderId, ShardId, WebhookId};
-use ledger_projections::page::{Listed, Page};
+use ledger_projections::page::{self, Listed, Page};
 use uuid::Uuid;
 
 use super::overview::MAX_OF_WEBHOOK;
@@ -39,31 +39,35 @@ pub async fn list(
     pool: &PgPool,
     (shard, webhook): (ShardId, WebhookId),
     part: Part,
-    page: Page,
+    Page { number, size }: Page,
 ) -> Result<Listed<Queued>, sqlx::Error> {
-    // Each branch is one range of the index of first attempts or of retries. The keys are few, so they are all read.
+    let offset = Page { number, size }.offset();
+    let mut tx = page::snapshot(pool).await?;
+    let is_due = part == Part::Due;
+    // Each branch is one range of the index of first attempts or of retries, and ends early. The keys are few, so they are all read.
     let keys: Vec<i64> = sqlx::query_scalar(
         "SELECT delivery_id FROM (
             (SELECT s.delivery_id, s.next_attempt_at FROM delivery_state s
              WHERE $3 AND s.shard_id = $1 AND s.webhook_id = $2 AND s.status = 'pending' AND s.attempt_count = 0
                AND s.next_attempt_at <= now() AND coalesce(s.leased_until, '-infinity') < now()
-             ORDER BY s.next_attempt_at LIMIT $4)
+             ORDER BY s.next_attempt_at, s.delivery_id LIMIT $4)
             UNION ALL
             (SELECT s.delivery_id, s.next_attempt_at FROM delivery_state s
              WHERE s.shard_id = $1 AND s.webhook_id = $2 AND s.status = 'pending' AND s.attempt_count > 0
-               AND (NOT $3 OR (s.next_attempt_at <= now() AND coalesce(s.leased_until, '-infinity') < now()))
-             ORDER BY s.next_attempt_at LIMIT $4)) AS queued
+               AND s.next_attempt_at <= CASE WHEN $3 THEN now() ELSE 'infinity' END
+               AND (NOT $3 OR coalesce(s.leased_until, '-infinity') < now())
+             ORDER BY s.next_attempt_at, s.delivery_id LIMIT $4)) AS queued
          ORDER BY next_attempt_at, delivery_id",
     )
     .bind(shard)
     .bind(webhook)
-    .bind(part == Part::Due)
+    .bind(is_due)
     .bind(MAX_OF_WEBHOOK)
-    .fetch_all(pool)
+    .fetch_all(&mut *tx)
     .await?;
     let total = i64::try_from(keys.len()).unwrap_or(i64::MAX);
-    let before = usize::try_from(page.offset()).unwrap_or(usize::MAX);
-    let size = usize::try_from(page.size).unwrap_or_default();
+    let before = usize::try_from(offset).unwrap_or(usize::MAX);
+    let size = usize::try_from(size).unwrap_or_default();
     let wanted: Vec<i64> = keys.into_iter().skip(before).take(size).collect();
     let rows = sqlx::query_as(
         "SELECT s.delivery_id, d.order_id, d.event_type, d.event_id, s.attempt_count, s.next_attempt_at,
@@ -74,7 +78,8 @@ pub async fn list(
     )
     .bind(shard)
     .bind(wanted)
-    .fetch_all(pool)
+    .fetch_all(&mut *tx)
     .await?;
+    tx.commit().await?;
     Ok(Listed { rows, total })
 }

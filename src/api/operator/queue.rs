@@ -100,7 +100,7 @@ impl Queue {
         let shards: Vec<_> = state.ledger.shards().collect();
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
         let part = part.0.unwrap_or(QueuePart::Due).into();
-        let found = queue::list(&state.read_pool(), (shard, webhook.id), part, rows_of(page)).await?;
+        let found = queue::list(state.ledger.pool(), (shard, webhook.id), part, rows_of(page)).await?;
         Ok(listed(found, page, QueuedDelivery::from))
     }
 }

@@ -65,12 +65,17 @@ fn page_link(path: &str, query: &Form, place: Option<(&str, &str)>) -> String {
 
 /// Links to the pages of a list, with the query's other fields.
 pub fn pager<T>(list: &List<T>, path: &str, query: &Form) -> Markup {
+    pages_of(list, path, query, ("Newer", "Older"))
+}
+
+/// Links to the pages before and after this one, with these names.
+pub fn pages_of<T>(list: &List<T>, path: &str, query: &Form, (before, after): (&str, &str)) -> Markup {
     let link = |page: u64| page_link(path, query, Some(("page", &page.to_string())));
     html! {
         nav.pager aria-label="Pages of the list" {
             span.quiet { (list.total) @if list.total == 1 { " entry" } @else { " entries" } ", page " (list.page) " of " (list.pages.max(1)) }
-            @if list.page > 1 { a.button href=(link(list.page - 1)) rel="prev" { "Newer" } }
-            @if list.page < list.pages { a.button href=(link(list.page + 1)) rel="next" { "Older" } }
+            @if list.page > 1 { a.button href=(link(list.page - 1)) rel="prev" { (before) } }
+            @if list.page < list.pages { a.button href=(link(list.page + 1)) rel="next" { (after) } }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
 /// Filters of the list, which are those of the API.
-const FILTERS: [&str; 5] = ["page", "status", "event_type", "order_id", "webhook_url_id"];
+const FILTERS: [&str; 6] = ["page", "limit", "status", "event_type", "order_id", "webhook_url_id"];
 
 pub fn add(site: Site) -> Site {
     site.get("/portal/webhooks/deliveries", list)
@@ -52,7 +52,7 @@ fn list_page(visit: &Visit, webhooks: &[Webhook], deliveries: Option<&List<Deliv
             (fields.input("order_id", "Order number", "search", ""))
         }))
         @if let Some(deliveries) = deliveries {
-            @if deliveries.items.is_empty() { (nothing(visit.query.only(&FILTERS[1..]).is_empty())) }
+            @if deliveries.items.is_empty() { (nothing(visit.query.only(&FILTERS[2..]).is_empty())) }
             @else {
                 (rows("Deliveries", &deliveries.items, webhooks))
                 (table::pager(deliveries, "/portal/webhooks/deliveries", &visit.query))

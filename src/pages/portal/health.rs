@@ -67,14 +67,17 @@ pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
     }
     let health: Vec<Health> = webhooks.iter().map(|webhook| Health::of(webhook.id, deliveries)).collect();
     // The drawing shows numbers, because names have any length.
-    let label = |webhook: &Webhook| Label { text: format!("Webhook {}", webhook.id), target: Some(deliveries_of(webhook.id)) };
-    let labels: Vec<Label> = webhooks.iter().map(label).collect();
+    let label = |(webhook, health): (&Webhook, &Health)| Label {
+        text: format!("Webhook {}", webhook.id),
+        target: Some(latest(Some(webhook.id), health.deliveries, "")),
+    };
+    let labels: Vec<Label> = webhooks.iter().zip(&health).map(label).collect();
     let series = |name, value: fn(&Health) -> f64| Series { name, values: health.iter().map(value).collect() };
     let attempts =
         [series("Attempts", |health| health.attempts as f64), series("Failed deliveries", |health| health.failed as f64)];
     let latency = [series("Median", |health| f64::from(health.median)), series("Longest", |health| f64::from(health.longest))];
     html! {
-        p.quiet { "Figures of the latest " (deliveries.len()) " deliveries." }
+        p.quiet { "Figures of " a href=(latest(None, deliveries.len(), "")) { "the latest " (deliveries.len()) " deliveries" } "." }
         (rows(webhooks, &health))
         div.grid {
             (bars_by("Attempts by webhook", "Webhook", "attempts", &labels, &attempts))
@@ -97,15 +100,28 @@ pub fn counted(webhook: i64, count: impl Render, status: &str) -> Markup {
     }
 }
 
+/// Returns the address of the latest deliveries, of a webhook or of all, as many as were counted. `status` may be empty.
+pub fn latest(webhook: Option<i64>, count: usize, status: &str) -> String {
+    let mut address = format!("/portal/webhooks/deliveries?limit={}", count.clamp(1, 100));
+    for (name, value) in [("webhook_url_id", webhook.map(|id| id.to_string()).unwrap_or_default()), ("status", status.to_owned())]
+    {
+        if !value.is_empty() {
+            address += &format!("&{name}={value}");
+        }
+    }
+    address
+}
+
 fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
     let columns =
         [("Webhook", false), ("Deliveries", true), ("Failed", true), ("Pending", true), ("Attempts", true), ("Median, ms", true)];
     let row = |(webhook, health): (&Webhook, &Health)| {
+        let counted = |count: usize, status: &str| html! { a href=(latest(Some(webhook.id), count, status)) { (count) } };
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            counted(webhook.id, health.deliveries, ""),
-            counted(webhook.id, health.failed, "failed"),
-            counted(webhook.id, health.pending, "pending"),
+            counted(health.deliveries, ""),
+            counted(health.failed, "failed"),
+            counted(health.pending, "pending"),
             html! { (health.attempts) },
             html! { (health.median) },
         ]
@@ -139,7 +155,9 @@ mod tests {
         let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true, deactivation: None }];
         let markup = plots(&webhooks, &[delivery(1, "delivered", 1, Some(10))]).0;
         assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
-        assert!(markup.contains("/portal/webhooks/deliveries?webhook_url_id=1&amp;status=failed"), "{markup}");
+        for link in ["?limit=1\"", "?limit=1&amp;webhook_url_id=1\"", "?limit=1&amp;webhook_url_id=1&amp;status=failed"] {
+            assert!(markup.contains(&format!("/portal/webhooks/deliveries{link}")), "{link}: {markup}");
+        }
         assert!(plots(&[], &[]).0.contains("Set up a webhook"));
     }
 }

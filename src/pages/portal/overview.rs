@@ -84,7 +84,7 @@ pub async fn show(visit: Visit) -> PageResult {
             ),
             count(
                 u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
-                "of the last 24 hours failed", "/portal/webhooks/deliveries?status=failed"
+                "of the last 24 hours failed", &health::latest(None, usize::try_from(counts.last_24h_failed).unwrap_or_default(), "failed")
             ),
             count(
                 deactivated as u64, ("webhook was", "webhooks were"), "switched off, because all deliveries failed", "/portal/webhooks"

@@ -109,10 +109,13 @@ fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refu
 fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
     let Statement { sums, transactions } = statement;
     let amount = |amount: &str| money(amount, &sums.currency);
-    // A sum leads to the movements that it adds up.
+    // A sum leads to the movements that it adds up. A list has one category, so some sums lead to two lists.
     let wallet = path.trim_end_matches("/statement");
-    let sum =
-        |sum: &str, filter: &str| html! { a href={ (wallet) "?" (filter) "&" (form.only(&["from", "to"])) } { (amount(sum)) } };
+    let period = form.only(&["from", "to"]);
+    let link = |text: Markup, filter: &str| html! { a href={ (wallet) "?" (filter) "&" (period) } { (text) } };
+    let of_two = |sum: &str, [one, other]: [(&str, &str); 2]| {
+        html! { (amount(sum)) " (" (link(html! { (one.0) }, one.1)) ", " (link(html! { (other.0) }, other.1)) ")" }
+    };
     html! {
         div.actions {
             @if transactions.total <= MAX_CSV { a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" } }
@@ -122,9 +125,15 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
         (facts(&[
             ("Period (UTC)", html! { (form.text("from").unwrap_or("first movement")) " to " (form.text("to").unwrap_or("now")) }),
             ("Opening balance", amount(&sums.opening_balance)),
-            ("Credits", sum(&sums.total_credits, "type=CREDIT")),
-            ("Refunds", sum(&sums.total_refunds, "category=ORDER_REFUND")),
-            ("Debits", sum(&sums.total_debits, "type=DEBIT")),
+            (
+                "Credits",
+                of_two(&sums.total_credits, [("fundings", "category=FUNDING"), ("adjustments", "category=ADJUSTMENT&type=CREDIT")]),
+            ),
+            (
+                "Refunds",
+                of_two(&sums.total_refunds, [("of orders", "category=ORDER_REFUND"), ("of payouts", "category=PAYOUT_REFUND")]),
+            ),
+            ("Debits", link(amount(&sums.total_debits), "type=DEBIT")),
             ("Closing balance", amount(&sums.closing_balance)),
         ]))
         @if transactions.total == 0 { (table::empty("Nothing moved in this period.", None)) }
@@ -185,7 +194,8 @@ mod tests {
         let markup = content("/portal/wallets/3/statement", &Form::parse(b"from=2026-01-01"), &statement).0;
         assert!(markup.len() < 170_000, "{}", markup.len());
         assert!(markup.contains("part 2 of 10") && markup.contains("from=2026-01-01&amp;page=3"), "{markup}");
-        for filter in ["type=CREDIT", "category=ORDER_REFUND", "type=DEBIT"] {
+        let categories = ["FUNDING", "ADJUSTMENT&amp;type=CREDIT", "ORDER_REFUND", "PAYOUT_REFUND"];
+        for filter in categories.map(|category| format!("category={category}")).into_iter().chain(["type=DEBIT".to_owned()]) {
             assert!(markup.contains(&format!("/portal/wallets/3?{filter}&amp;from=2026-01-01")), "{filter}");
         }
     }

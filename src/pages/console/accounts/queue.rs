@@ -60,11 +60,12 @@ async fn list(visit: Visit) -> PageResult {
                 }
             }
         }
-        @if queued.items.is_empty() {
+        @if queued.total == 0 {
             (table::empty("No delivery waits here.", Some((&format!("/console/webhooks/{id}"), "Show the webhook"))))
         } @else {
+            p.quiet { "The delivery that is due first is at the start. At most 1,000 first attempts and 1,000 retries are listed." }
             (rows(&queued.items))
-            (table::pager(&queued, visit.path(), &visit.query))
+            (table::pages_of(&queued, visit.path(), &visit.query, ("Earlier", "Later")))
         }
     };
     Ok(page(&visit, &account, &format!("Queue of webhook {id}"), &body))

@@ -13,6 +13,8 @@ use crate::pages::parts::values::{badge, grouped, time, time_or_none};
 pub const IN_FLIGHT: &str = "/console/attempts?outcome=in_flight";
 /// Number at which the API stops to count the deliveries of a webhook.
 const COUNTED: i64 = 1_000;
+/// Number of webhooks at which the API cuts its lists.
+const MAX_WEBHOOKS: usize = 50;
 
 /// Returns the address of the attempts without an outcome. A lease expires within a day.
 fn unknown() -> String {
@@ -156,7 +158,10 @@ pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
-    rows_or("No delivery is due that is not in flight.", "Due deliveries", &columns, &rows)
+    html! {
+        (rows_or("No delivery is due that is not in flight.", "Due deliveries", &columns, &rows))
+        (those_with_the_most(rows.len()))
+    }
 }
 
 /// Renders the webhooks with deliveries that have failed for good.
@@ -173,7 +178,15 @@ pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
-    rows_or("No delivery has failed for good.", "Deliveries that failed for good", &columns, &rows)
+    html! {
+        (rows_or("No delivery has failed for good.", "Deliveries that failed for good", &columns, &rows))
+        (those_with_the_most(rows.len()))
+    }
+}
+
+/// Says that a list of webhooks may have been cut.
+fn those_with_the_most(rows: usize) -> Markup {
+    html! { @if rows >= MAX_WEBHOOKS { p.quiet { "The " (MAX_WEBHOOKS) " webhooks with the most are shown." } } }
 }
 
 /// Renders all nodes.

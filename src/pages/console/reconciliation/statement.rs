@@ -161,22 +161,25 @@ fn page(visit: &Visit, id: i64, matched: Option<Matched>, refusal: Option<&Refus
 
 fn summary(visit: &Visit, matched: &Matched, path: &str) -> Markup {
     let Matched { statement, summary, .. } = matched;
-    let leading = |count: u64, filter: &str| html! { a href={ (path) (filter) } { (count) } };
+    // The numbers are those of the chosen distance.
+    let distance = visit.query.only(&["days", "amount"]);
+    let address = |status: &str| format!("{path}?status={status}{}{distance}", if distance.is_empty() { "" } else { "&" });
+    let leading = |count: u64, status: &str| html! { a href=(address(status)) { (count) } };
     html! {
         p {
             (statement.format) ", " (statement.line_count) " lines, " (statement.first_day) " to " (statement.last_day)
             ", imported " (time(statement.created_at)) "."
         }
         div.figures {
-            (figure("Matched", &leading(summary.matched, "?status=MATCHED")))
-            (figure("Ambiguous", &leading(summary.ambiguous, "?status=AMBIGUOUS")))
-            (figure("Unmatched", &leading(summary.unmatched, "?status=UNMATCHED")))
+            (figure("Matched", &leading(summary.matched, "MATCHED")))
+            (figure("Ambiguous", &leading(summary.ambiguous, "AMBIGUOUS")))
+            (figure("Unmatched", &leading(summary.unmatched, "UNMATCHED")))
             (figure("Not in the statement", &html! { @if summary.missing > 0 { a href="#missing" { (summary.missing) } } @else { "0" } }))
         }
         @if summary.ambiguous > 0 {
             p.notice.wait {
                 "A person has to decide about " (summary.ambiguous) @if summary.ambiguous == 1 { " line: " } @else { " lines: " }
-                a href={ (path) "?status=AMBIGUOUS" } { "show what is ambiguous" } "."
+                a href=(address("AMBIGUOUS")) { "show what is ambiguous" } "."
             }
         }
         p.actions {
