@@ -21,7 +21,6 @@ use crate::api::readers::{date, integer, line, list, money, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, amounts, not_found, origin};
-use crate::ledger::commands::NewVoucher;
 use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
 use crate::secrets::seal::Secret;
 
@@ -210,10 +209,10 @@ impl Stock {
     /// Load vouchers
     ///
     /// Adds vouchers to a product's stock, as JSON or CSV of at most 16 MiB. Vouchers that the product already has are
-    /// counted but not added. With the `cost` of a voucher, the reconciliation shows the value of the stock and the margin. An
-    /// interrupted upload (504 if a part was or may have been added) can therefore be sent
-    /// again as a whole.
+    /// counted but not added. An interrupted upload (504 if a part was or may have been added) can therefore be sent again as a
+    /// whole. With the `cost` of a voucher, the reconciliation shows the value of the stock and the margin.
     #[oai(path = "/products/:id/vouchers", method = "post", operation_id = "load_vouchers")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn load(
         &self,
         caller: Caller<Admin>,
@@ -244,22 +243,24 @@ impl Stock {
         if !good.is_empty() && good.iter().all(|priced| !includes(priced.denomination)) {
             return Err(ApiError::new(Code::InvalidDenomination));
         }
-        let mut chunks: Vec<((Amount, Option<Amount>), Vec<NewVoucher>)> = Vec::new();
+        let mut chunks: Vec<commands::LoadVouchers> = Vec::new();
         for Priced { denomination, cost, voucher } in good {
             if !includes(denomination) {
                 let reason = "denomination is not available for this product".to_owned();
                 loaded.rejected.push(RejectedRow { row: voucher.row, reason });
                 continue;
             }
-            let open = chunks.iter_mut().rev().find(|(of, chunk)| *of == (denomination, cost) && chunk.len() < CHUNK);
-            match open {
-                Some((_, chunk)) => chunk.push(voucher),
-                None => chunks.push(((denomination, cost), vec![voucher])),
+            let is_open = |chunk: &&mut commands::LoadVouchers| {
+                (chunk.denomination, chunk.cost) == (denomination, cost) && chunk.vouchers.len() < CHUNK
+            };
+            if let Some(chunk) = chunks.iter_mut().rev().find(is_open) {
+                chunk.vouchers.push(voucher);
+            } else {
+                let (vouchers, supplier_reference) = (vec![voucher], supplier_reference.clone());
+                chunks.push(commands::LoadVouchers { product_id: id, denomination, vouchers, cost, supplier_reference });
             }
         }
-        for ((denomination, cost), vouchers) in chunks {
-            let supplier_reference = supplier_reference.clone();
-            let command = commands::LoadVouchers { product_id: id, denomination, vouchers, cost, supplier_reference };
+        for command in chunks {
             let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
             let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
             let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;

@@ -43,6 +43,7 @@ pub use api_version::{ApiVersion, V1};
 pub use ip_block::IpBlock;
 pub use log::TransparencyLog;
 pub use operator::Operator;
+pub use purchase::Asked;
 pub use verification::Verification;
 
 /// Implements [`Stream`] by the state's row and fold in its projection. `written` also writes the rows.

@@ -21,10 +21,19 @@ pub struct Index {
     pub claims: HashMap<PurchaseId, i32>,
 }
 
-/// Vouchers whose demand a command asks for: the product and its denomination, and the supplier and the currency of its budget.
+/// Vouchers whose demand a command asks for.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub product_id: ProductId,
+    pub denomination: Money,
+    /// Supplier and currency of the budget.
+    pub account: (&'a str, Currency),
+}
+
+/// Reads of purchases beside the streams themselves.
 #[derive(Debug, Default)]
 pub struct Query<'a> {
-    pub demands: Vec<((ProductId, Money), (&'a str, Currency))>,
+    pub demands: Vec<Asked<'a>>,
     /// Purchases whose number of claims a command asks for.
     pub claims: Vec<PurchaseId>,
 }
@@ -40,11 +49,11 @@ impl Stream for Purchase {
 
     async fn fetch(slot: &mut Slot<Self>, read: &mut StreamRead<'_, Self>, loader: &mut Loader<'_>) -> Result<(), sqlx::Error> {
         slot.load_missing(read, loader).await?;
-        for (pair, account) in &read.query.demands {
-            let demand = purchases::demand(loader.conn, loader.shard, *pair, *account).await?;
-            let (product, denomination) = (pair.0, pair.1.decimal());
-            let found = stock::available_pairs(&mut *loader.conn, loader.shard, &[(product, denomination)], MAX_COUNTED).await?;
-            slot.index.demand.insert(*pair, (demand, found.first().map_or(0, |(.., free)| *free)));
+        for &Asked { product_id, denomination, account } in &read.query.demands {
+            let demand = purchases::demand(loader.conn, loader.shard, (product_id, denomination), account).await?;
+            let pairs = [(product_id, denomination.decimal())];
+            let found = stock::available_pairs(&mut *loader.conn, loader.shard, &pairs, MAX_COUNTED).await?;
+            slot.index.demand.insert((product_id, denomination), (demand, found.first().map_or(0, |(.., free)| *free)));
         }
         if !read.query.claims.is_empty() {
             let calls = purchases::calls(&mut *loader.conn, loader.shard, &read.query.claims).await?;

@@ -4,6 +4,7 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
 use crate::ledger::commands::prelude::*;
+use crate::ledger::streams::Asked;
 
 /// Maximum number of vouchers in one purchase: as many as one command adds to the stock.
 const MAX_QUANTITY: i64 = 1_000;
@@ -33,8 +34,8 @@ impl Handler for RequestPurchase {
         reads.streams.orders.id(self.order_id);
         reads.streams.products.id(self.product_id);
         reads.streams.purchases.new_id();
-        let account = (&*self.supplier, self.currency);
-        reads.streams.purchases.query.demands.push(((self.product_id, self.denomination), account));
+        let (product_id, denomination, account) = (self.product_id, self.denomination, (&*self.supplier, self.currency));
+        reads.streams.purchases.query.demands.push(Asked { product_id, denomination, account });
     }
 
     fn decide(&self, batch: &mut Batch, context: &CommandContext<'_>) -> Decided {

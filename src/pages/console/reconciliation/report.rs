@@ -181,7 +181,7 @@ fn content(form: &Form, report: &Report) -> Markup {
         @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
         @if !report.stock.is_empty() {
             h2 #stock { "Voucher stock" }
-            (stock::section(&report.stock, &report.stock_days, MAX_DAYS, |day| of_day(form, day)))
+            (stock::section(&report.stock, &report.stock_days, MAX_DAYS, form, |day| of_day(form, day)))
         }
         @if !report.wallets.is_empty() { h2 #wallets { "Wallets" } (wallets(form, report)) }
     }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::pages::form::Form;
 use crate::pages::parts::table;
 use crate::pages::parts::values::money;
 
@@ -45,13 +46,15 @@ const COLUMNS: [(&str, bool); 8] = [
     ("Margin", true),
 ];
 
-/// Renders the stock by currency and by day, with at most this number of days. Each day leads to its reconciliation.
-pub fn section(totals: &[Stock], days: &[StockDay], most: usize, of_day: impl Fn(&str) -> String) -> Markup {
+/// Renders the stock by currency and by day, with at most this number of days. Each day leads to its reconciliation, and each
+/// movement to the events of its kind in the period (`from` and `to` of the form).
+pub fn section(totals: &[Stock], days: &[StockDay], most: usize, form: &Form, of_day: impl Fn(&str) -> String) -> Markup {
     let head = |first: &[(&'static str, bool)]| [first, &COLUMNS].concat();
-    let total = |stock: &Stock| [vec![html! { (stock.currency) }], figures(stock)].concat();
+    let period = form.only(&["from", "to"]);
+    let total = |stock: &Stock| [vec![html! { (stock.currency) }], figures(stock, &period)].concat();
     let day = |of: &StockDay| {
         let day = html! { a href=(of_day(&of.day)) { (of.day) } };
-        [vec![day, html! { (of.stock.currency) }], figures(&of.stock)].concat()
+        [vec![day, html! { (of.stock.currency) }], figures(&of.stock, &format!("from={0}&to={0}", of.day))].concat()
     };
     let totals_rows: Vec<Vec<Markup>> = totals.iter().map(total).collect();
     let days_rows: Vec<Vec<Markup>> = days.iter().take(most).map(day).collect();
@@ -70,13 +73,26 @@ pub fn section(totals: &[Stock], days: &[StockDay], most: usize, of_day: impl Fn
     }
 }
 
-fn figures(stock: &Stock) -> Vec<Markup> {
-    let lots = [&stock.opening, &stock.loaded, &stock.allocated, &stock.voided, &stock.expired, &stock.closing];
-    let mut cells: Vec<Markup> = lots.map(|lot| self::lot(lot, &stock.currency)).into();
+fn figures(stock: &Stock, period: &str) -> Vec<Markup> {
+    let lots = [
+        (&stock.opening, ""),
+        (&stock.loaded, "VoucherStockLoaded"),
+        (&stock.allocated, ""),
+        (&stock.voided, "VouchersVoided"),
+        (&stock.expired, "VouchersExpired"),
+        (&stock.closing, ""),
+    ];
+    let mut cells: Vec<Markup> = lots.map(|(lot, events)| self::lot(lot, &stock.currency, events, period)).into();
     cells.extend([&stock.sales, &stock.margin].map(|amount| money(amount, &stock.currency)));
     cells
 }
 
-fn lot(lot: &Lot, currency: &str) -> Markup {
-    html! { (lot.vouchers) br; span.quiet { (money(&lot.cost, currency)) } }
+/// Renders a lot, which leads to events of this type, if there is one.
+fn lot(lot: &Lot, currency: &str, events: &str, period: &str) -> Markup {
+    html! {
+        @if events.is_empty() { (lot.vouchers) }
+        @else { a href={ "/console/audit?type=" (events) @if !period.is_empty() { "&" (period) } } { (lot.vouchers) } }
+        br;
+        span.quiet { (money(&lot.cost, currency)) }
+    }
 }
