@@ -137,7 +137,16 @@ impl Sandbox {
         }
         tx.commit().await?;
         let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), delays };
-        sandbox.step(Utc::now()).await?;
+        // On a busy machine the database can end the step's connection. A step that was broken off is safe to repeat.
+        match sandbox.step(Utc::now()).await {
+            Err(SandboxError::Database(error)) => {
+                tracing::warn!(%error, "failed to fill the sandbox's stock; retrying");
+                sandbox.step(Utc::now()).await?;
+            }
+            done => {
+                done?;
+            }
+        }
         Ok(sandbox)
     }
 
