@@ -247,7 +247,7 @@ async fn a_wrong_number_of_codes_is_kept_and_the_rest_is_bought() {
     let bought: Vec<_> =
         world.purchases().await.iter().map(|p| (p.requested.quantity, p.vouchers, p.spent.to_string())).collect();
     assert_eq!(bought, [(3, 1, "9.50".to_owned()), (2, 5, "47.50".to_owned())]);
-    // What is left serves the next order without a purchase.
+    // The rest serves the next order without a purchase.
     let next = world.order(3).await;
     assert_eq!(world.status(next).await, OrderStatus::Delivered);
     world.is_sound(5).await;

@@ -1,8 +1,8 @@
 //! Purchases of vouchers from suppliers, for orders that the stock does not serve.
 //!
 //! The command `RequestPurchase` puts a purchase into the log before the supplier sees it, under a key that follows from the log.
-//! What arrives goes into the stock, and fulfilment allocates it to the oldest waiting order. After any doubt the supplier is asked
-//! about the key, and the order is sent again only under the same key. So neither a crash nor two nodes buy twice.
+//! The vouchers go into the stock, and fulfilment allocates them to the oldest waiting order. After any doubt, the node asks the
+//! supplier about the key, and it sends the order again only under the same key. So neither a crash nor two nodes buy twice.
 
 mod answer;
 mod calls;
