@@ -145,6 +145,8 @@ type ListDeliveriesQuery struct {
 	OrderID int64
 	// Only deliveries to this webhook.
 	WebhookURLID int64
+	// Only deliveries that this replay made.
+	ReplayID int64
 }
 
 func (q ListDeliveriesQuery) values() url.Values {
@@ -155,6 +157,7 @@ func (q ListDeliveriesQuery) values() url.Values {
 	setValue(values, "event_type", q.EventType)
 	setValue(values, "order_id", q.OrderID)
 	setValue(values, "webhook_url_id", q.WebhookURLID)
+	setValue(values, "replay_id", q.ReplayID)
 	return values
 }
 

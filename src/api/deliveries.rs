@@ -2,7 +2,7 @@
 
 use ledger_database::{PgPool, replanned};
 use ledger_events::webhook::MAX_ATTEMPTS;
-use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
+use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
 use ledger_projections::deliveries::{self, DeliveryFilter};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
@@ -224,6 +224,7 @@ pub struct Selection {
     pub event_type: Option<Event>,
     pub order_id: Option<i64>,
     pub webhook_id: Option<i64>,
+    pub replay_id: Option<i64>,
 }
 
 /// Returns a page of an account's deliveries, newest first.
@@ -233,7 +234,7 @@ pub async fn list_of(
     selection: Selection,
     page: Page,
 ) -> Result<Listed<Delivery>, ApiError> {
-    let Selection { status, event_type, order_id, webhook_id } = selection;
+    let Selection { status, event_type, order_id, webhook_id, replay_id } = selection;
     let pool = state.read_pool();
     let retries = retries_ahead(&pool, shard, account_id).await?;
     let (status, event_type) = (status.map(DeliveryStatus::as_str), event_type.map(Into::into));
@@ -243,6 +244,7 @@ pub async fn list_of(
         event_type,
         order_id: order_id.map(OrderId),
         webhook_id: webhook_id.map(WebhookId),
+        replay_id: replay_id.map(ReplayId),
         retries,
     };
     let mut found = deliveries::list(&pool, shard, &filter, rows_of(page)).await?;
@@ -315,14 +317,16 @@ impl Deliveries {
         order_id: Query<Option<i64>>,
         /// Only deliveries to this webhook.
         webhook_url_id: Query<Option<i64>>,
+        /// Only deliveries that this replay made.
+        replay_id: Query<Option<i64>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let (order_id, webhook_id) = (order_id.0.map(OrderId), webhook_url_id.0.map(WebhookId));
         let selection = Selection {
             status: status.0,
             event_type: event_type.0,
-            order_id: order_id.map(|id| id.0),
-            webhook_id: webhook_id.map(|id| id.0),
+            order_id: order_id.0,
+            webhook_id: webhook_url_id.0,
+            replay_id: replay_id.0,
         };
         list_of(&state, (caller.0.shard_id, caller.0.account_id), selection, page).await
     }

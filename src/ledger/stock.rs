@@ -2,6 +2,7 @@
 
 mod expiry;
 mod levels;
+mod list;
 mod named;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,6 +23,7 @@ use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
 pub use expiry::{Expiring, expire, expiring};
 pub use levels::{Level, levels, low};
+pub use list::{StockedVoucher, VoucherState, list};
 pub use named::{ALLOCATED, EXPIRED, NOT_IN_STOCK, NamedVoucher, named, set_expiry, void};
 
 /// A voucher to add to the stock.

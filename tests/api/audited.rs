@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::Utc;
-use ledger_events::catalogue::ProductSupplier;
 use ledger_events::wallet::Direction;
 use ledger_events::{Actor, OrderId, WalletId};
 use rewards_ledger::access::{Role, two_factor};
@@ -211,17 +210,10 @@ async fn requested(node: &Node, wallet_id: i64, operator: i64) -> i64 {
 /// Makes a purchase for an order of a product without stock.
 async fn bought(node: &Node, world: &World) -> i64 {
     let product_id = ledger::product(&node.ledger, "Bought").await;
-    let (supplier, sku) = ("acme".to_owned(), "SKU-10".to_owned());
-    let named = Some(ProductSupplier { name: supplier.clone(), sku: sku.clone() });
-    run(&node.ledger, commands::SetProductSupplier { product_id, supplier: named }).await;
     let order = json!({"product_id": product_id.0, "denomination": 10, "quantity": 1});
     let order_id = node.client(&world.key, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
     node.fulfil(order_id).await;
-    let (order_id, denomination, budget) = (OrderId(order_id), "10.00".parse().unwrap(), "100.00".parse().unwrap());
-    let currency = "EUR".parse().unwrap();
-    let request = commands::RequestPurchase { order_id, product_id, denomination, currency, supplier, sku, budget };
-    let CommandResult::Purchase(Some(purchase)) = run(&node.ledger, request).await else { panic!("no purchase") };
-    purchase.id.0
+    ledger::buy(&node.ledger, OrderId(order_id), product_id, "SKU-10").await.0
 }
 
 #[tokio::test]

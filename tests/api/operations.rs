@@ -106,6 +106,9 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
         (&webhook, &json!(client.account_id), &json!(2))
     );
     assert_eq!(failed["failed_in_all"], 2);
+    for part in ["failed", "failed_lately"] {
+        assert_eq!(queue(&node, &webhook, part).await.len(), 2, "{part}");
+    }
     let failed_at: DateTime<Utc> = serde_json::from_value(failed["failed_at"].clone()).unwrap();
     assert!(failed_at <= Utc::now() + TimeDelta::minutes(1), "{failed_at} is in the future");
 
@@ -114,6 +117,8 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     sqlx::raw_sql(earlier).execute(node.ledger.pool()).await.unwrap();
     let failed = &operations(&node).await["failed_endpoints"][0];
     assert_eq!((&failed["failed"], &failed["failed_in_all"]), (&json!(0), &json!(2)));
+    assert_eq!(queue(&node, &webhook, "failed_lately").await, Vec::<Value>::new());
+    assert_eq!(queue(&node, &webhook, "failed").await.len(), 2);
     for attempts in [0, 1] {
         let due = format!("UPDATE delivery_state SET status = 'pending', attempt_count = {attempts}");
         sqlx::raw_sql(AssertSqlSafe(due)).execute(node.ledger.pool()).await.unwrap();
@@ -128,6 +133,18 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     assert_eq!(operations(&node).await["due_endpoints"], json!([]), "they are in flight");
     assert_eq!(queue(&node, &webhook, "due").await, Vec::<Value>::new());
     assert_eq!(in_flight(&queue(&node, &webhook, "retries").await), [true, true]);
+    assert_eq!(in_flight(&queue(&node, &webhook, "in_flight").await), [true, true]);
+    assert_eq!(queue(&node, &webhook, "without_outcome").await, Vec::<Value>::new());
+    counts_what_it_lists(&node).await;
+    // The node of one of them has recorded no outcome in time.
+    let expired = "UPDATE delivery_state SET leased_until = now() - interval '1 s' WHERE delivery_id = (SELECT min(delivery_id) FROM delivery_state)";
+    sqlx::raw_sql(expired).execute(node.ledger.pool()).await.unwrap();
+    let [lost] = &*queue(&node, &webhook, "without_outcome").await else { panic!("one lease has expired") };
+    assert_eq!((&lost["account_id"], &lost["webhook_url_id"]), (&json!(client.account_id), &webhook));
+    let path = format!("/events?from={0}&to={0}", lost["position"]);
+    let event = node.operator("GET", &path, Value::Null).await.text;
+    assert!(event.contains(lost["event_id"].as_str().unwrap()), "{event}");
+    counts_what_it_lists(&node).await;
     // One is due later than the other.
     let later = "UPDATE delivery_state SET leased_until = NULL, next_attempt_at = now() + interval '1 min'
         WHERE delivery_id = (SELECT min(delivery_id) FROM delivery_state)";
@@ -139,6 +156,19 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     assert_eq!(second.data(200)["deliveries"], json!([retries[1]]));
     let unknown = node.operator("GET", "/webhooks/987654321/queue", Value::Null).await;
     assert_eq!(unknown.status, 404);
+    node.operator("GET", "/queue?shard_id=99", Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+}
+
+/// Checks that the numbers of the first shard are those of the lists of its deliveries.
+async fn counts_what_it_lists(node: &Node) {
+    let shard = operations(node).await["shards"][0].clone();
+    let parts = [("due", "due"), ("in_flight", "in_flight"), ("without_outcome", "expired"), ("failed", "dead")];
+    for (part, counted) in parts {
+        for of_shard in ["", "&shard_id=1"] {
+            let listed = node.operator("GET", &format!("/queue?part={part}&limit=1{of_shard}"), Value::Null).await;
+            assert_eq!(listed.headers["x-total-count"], shard[format!("{counted}_deliveries")].to_string(), "{part}");
+        }
+    }
 }
 
 /// Reads a part of a webhook's queue.

@@ -71,6 +71,14 @@ async fn a_client_counts_and_replays_what_failed_or_what_was_missed() {
         let newest = &replays[0];
         assert_eq!((&newest["id"], &newest["status"]), (&started["replay"]["id"], &json!("COMPLETED")));
         assert_eq!((&newest["deliveries"], &newest["pending_count"]), (&json!(1), &json!(1)));
+        for (status, count) in [("", 1), ("&status=pending", 1), ("&status=failed", 0)] {
+            let of_replay = format!("deliveries?replay_id={}{status}", newest["id"]);
+            let of_client = node.client(client, "GET", &format!("/webhooks/{of_replay}"), Value::Null).await.data(200);
+            assert_eq!(of_client["deliveries"].as_array().unwrap().len(), count, "{of_replay}");
+            let of_operator = format!("/accounts/{}/{of_replay}", client.account_id);
+            let of_operator = node.operator("GET", &of_operator, Value::Null).await.data(200);
+            assert_eq!(of_operator["deliveries"], of_client["deliveries"]);
+        }
         let order: i64 = sqlx::query_scalar(
             "SELECT (SELECT count(*) FROM orders o WHERE o.id <= d.order_id) FROM deliveries d WHERE d.replay_id = $1",
         )

@@ -6,9 +6,23 @@ use serde_json::{Value, json};
 
 use crate::support::node::{Node, Setup};
 
+/// Returns the stock of the first face value. Each of its numbers is that of the list of these vouchers.
 async fn level(node: &Node, setup: &Setup) -> Value {
     let stock = node.operator("GET", &format!("/products/{}/stock", setup.product_id), Value::Null).await.data(200);
+    for status in ["available", "allocated", "expired", "voided"] {
+        let filter = format!("status={}&denomination=10&limit=100", status.to_uppercase());
+        let listed = vouchers(node, setup, &filter).await;
+        assert_eq!(json!(listed.len()), stock["stock"][0][status], "{status}");
+        assert!(listed.iter().all(|voucher| voucher["order_id"].is_null() == (status != "allocated")), "{listed:?}");
+    }
     stock["stock"][0].clone()
+}
+
+/// Lists vouchers of the product.
+async fn vouchers(node: &Node, setup: &Setup, filter: &str) -> Vec<Value> {
+    let path = format!("/products/{}/vouchers?{filter}", setup.product_id);
+    let listed = node.operator("GET", &path, Value::Null).await.data(200);
+    listed["vouchers"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
@@ -43,6 +57,14 @@ async fn a_voided_voucher_is_given_to_no_order() {
     assert!(!second.to_string().contains("VCH-a"));
     let expected = json!({"denomination": "10.00", "available": 0, "allocated": 3, "expired": 0, "voided": 2, "threshold": null, "is_low": false});
     assert_eq!(level(&node, &setup).await, expected);
+    assert_eq!(vouchers(&node, &setup, "denomination=20").await, Vec::<Value>::new());
+    let stolen = json!({"voucher_reference_number": "VCH-a", "denomination": "10.00", "status": "VOIDED", "expires_on": null, "order_id": null});
+    assert!(vouchers(&node, &setup, "status=VOIDED").await.contains(&stolen));
+    let paths = ["vouchers?denomination=x", "vouchers?status=LOST"].map(|list| format!("/products/{}/{list}", setup.product_id));
+    for path in paths {
+        node.operator("GET", &path, Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    node.operator("GET", "/products/999/vouchers", Value::Null).await.refused(404, "E_NOT_FOUND");
     // Another node, whose writer has never seen the voucher, does not give it away either.
     let beside = node.beside("orders=1000/60s,general=1000/60s".parse().unwrap()).await;
     beside.fulfil(second["id"].as_i64().unwrap()).await;

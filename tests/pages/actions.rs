@@ -132,6 +132,8 @@ fn of_console() -> Vec<Action> {
         ),
         action("/console/products/{products}/vouchers/expiry", ADMIN, "vouchers=VCH-A&expires_on=2027-12-31", 200),
         action("/console/products/{products}/vouchers/void", ADMIN, "vouchers=VCH-A&reason=r", 200),
+        action("/console/products/{products}/supplier", ADMIN, "supplier=acme&sku=A-10", 303),
+        action("/console/purchases/{purchases}/close", ADMIN, "", 303),
         action("/console/products/{products}/threshold", ADMIN, "denomination=10.00&threshold=5", 303),
         action("/console/products/{products}/discounts", ADMIN, "account_id={accounts}&discount=1.00", 303),
         action("/console/products/{products}/state", ADMIN, "is_active=false", 303),

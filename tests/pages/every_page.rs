@@ -49,7 +49,7 @@ const BROKEN_OUT: &str =
     "return [document.querySelectorAll('[data-injected], [onerror], img[src=x]').length, window.injected ?? null]";
 
 /// Paths of all routes that are read.
-fn routes() -> BTreeSet<String> {
+pub fn routes() -> BTreeSet<String> {
     let routes = pages::routes().into_iter().filter(|(_, methods)| methods.contains(&Method::GET));
     routes.map(|(path, _)| path).collect()
 }
@@ -160,7 +160,7 @@ async fn all_pages(furnished: &Furnished, cookie: &str, start: &str) -> BTreeMap
     pages
 }
 
-async fn read(furnished: &Furnished, cookie: &str, path: &str) -> String {
+pub async fn read(furnished: &Furnished, cookie: &str, path: &str) -> String {
     let request = reqwest::Client::new().get(format!("{}{path}", furnished.node.url())).header("Cookie", cookie);
     let response = request.send().await.unwrap();
     assert!(!response.status().is_server_error(), "{path}: {}", response.status());
@@ -265,6 +265,8 @@ async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
     shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
     figures::lead_somewhere(portal.iter().chain(console));
+    figures::agree(&furnished, &furnished.owner().cookie, portal, 12).await;
+    figures::agree(&furnished, &furnished.admin().cookie, console, 30).await;
     reflect(&furnished, &furnished.owner().cookie, portal).await;
     reflect(&furnished, &furnished.admin().cookie, console).await;
 

@@ -1,12 +1,69 @@
-//! Figures of tables: each row leads to what it counts.
+//! Figures of tables: each row leads to what it counts, and the list there has as many entries.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use super::every_page::{read, route_of, routes};
+use super::furnished::Furnished;
 
 /// Tables whose rows are themselves what is counted, or measure a machine and no event.
 const WITHOUT_EVENTS: [&str; 3] = ["Attempts", "Connections by task", "Loops of this node"];
 
 /// Figures that lead nowhere: balances, whose movements stand on the same page, and commands that are not events yet.
 const LEFT_ALONE: [&str; 3] = ["Balance", "Commands that wait", "Last change"];
+
+/// Pages to which a number leads that counts no entries of a list: a position leads to its event, the number of a movement to the
+/// movement, and the result of a verification names what is missing.
+const NO_LISTS: [&str; 4] =
+    ["/console/audit-runs", "/console/events/{shard}/{position}", "/console/transactions/{id}", "/portal/transactions/{id}"];
+
+/// Returns the numbers of a page that are links, each with its target.
+fn numbers(page: &str) -> impl Iterator<Item = (u64, String)> {
+    page.split("<a href=\"").skip(1).filter_map(|rest| {
+        let (target, rest) = rest.split_once('"')?;
+        let text = rest.split_once('>')?.1.split("</a>").next()?.replace('\u{202f}', "");
+        Some((text.parse().ok()?, target.replace("&amp;", "&")))
+    })
+}
+
+/// Returns the number of entries of the list on a page, or nothing if the page has no list, or an unknown number of further pages.
+fn entries(page: &str) -> Option<u64> {
+    let stated = page.split("<span class=\"quiet\">").skip(1).filter_map(|rest| rest.split_once(" entr")?.0.parse().ok()).next();
+    let rows = || {
+        let table = page.split_once("<tbody>")?.1.split("</tbody>").next()?;
+        (!page.contains("rel=\"next\"")).then(|| table.matches("<tr>").count() as u64)
+    };
+    let is_empty = page.contains("<div class=\"empty\">");
+    stated.or_else(|| is_empty.then_some(0)).or_else(rows)
+}
+
+/// Follows every number of these pages that is a link, and compares it with the list to which it leads. There must be at least
+/// `fewest` of them.
+pub async fn agree(furnished: &Furnished, cookie: &str, pages: &BTreeMap<String, String>, fewest: usize) {
+    let routes = routes();
+    let (mut lists, mut wrong, mut followed) = (BTreeMap::new(), BTreeSet::new(), 0);
+    for (path, page) in pages {
+        for (number, target) in numbers(page) {
+            if let Some(id) = target.strip_prefix('#') {
+                assert!(page.contains(&format!(" id=\"{id}\"")), "{path} has no {target}");
+                continue;
+            }
+            let route = route_of(&routes, &target).unwrap_or_else(|| panic!("{path}: {target} has no route"));
+            if NO_LISTS.contains(&&**route) {
+                continue;
+            }
+            if !lists.contains_key(&target) {
+                lists.insert(target.clone(), read(furnished, cookie, &target).await);
+            }
+            let listed = entries(&lists[&target]);
+            if listed != Some(number) {
+                wrong.insert(format!("{path}: {number} leads to {target}, which lists {listed:?}"));
+            }
+            followed += 1;
+        }
+    }
+    assert_eq!(wrong, BTreeSet::new());
+    assert!(followed >= fewest, "{followed}");
+}
 
 /// Returns the names of the figures that have no link.
 fn unlinked_figures(page: &str) -> BTreeSet<String> {
@@ -41,6 +98,16 @@ pub fn lead_somewhere<'a>(pages: impl Iterator<Item = (&'a String, &'a String)>)
     let mut found: BTreeMap<String, String> = pages.flat_map(of_page).collect();
     found.retain(|name, _| !WITHOUT_EVENTS.contains(&&**name) && !LEFT_ALONE.contains(&&**name));
     assert_eq!(found, BTreeMap::new(), "these figures, or those in these tables, lead nowhere");
+}
+
+#[test]
+fn the_entries_of_a_list_are_counted() {
+    let row = "<table><tbody><tr><td>1</td></tr></tbody></table>";
+    assert_eq!(entries(&format!("<nav><span class=\"quiet\">21 entries, page 1 of 2</span></nav>{row}")), Some(21));
+    assert_eq!(entries("<div class=\"empty\"><p>None.</p></div>"), Some(0));
+    assert_eq!((entries(row), entries(&format!("{row}<a rel=\"next\">"))), (Some(1), None));
+    let page = "<a href=\"/x?a=1&amp;b=2\">1\u{202f}234</a><a href=\"/y\">Order 3</a>";
+    assert_eq!(numbers(page).collect::<Vec<_>>(), [(1_234, "/x?a=1&b=2".to_owned())]);
 }
 
 #[test]

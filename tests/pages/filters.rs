@@ -13,7 +13,7 @@ use super::crawl::attributes;
 use crate::support::node::{Node, product};
 use crate::support::shop::{DEADLINE, receiver, worker};
 
-async fn read(node: &Node, cookie: &str, path: &str) -> String {
+pub async fn read(node: &Node, cookie: &str, path: &str) -> String {
     let response = reqwest::Client::new().get(format!("{}{path}", node.url())).header("Cookie", cookie).send().await.unwrap();
     assert_eq!(response.status().as_u16(), 200, "{path}");
     response.text().await.unwrap()

@@ -4,6 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
+use ledger_events::{OrderId, ProductId};
 use rewards_ledger::access::{Role, blocks};
 use rewards_ledger::heartbeat::Heartbeat;
 use rewards_ledger::mail::Mailer;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse;
 
 use crate::api::routes::Things;
+use crate::support::ledger;
 use crate::support::mail::SmtpServer;
 use crate::support::node::{Client, ConsoleUser, Node, PASSWORD, User, product};
 use crate::support::shop::{self, DEADLINE, receiver};
@@ -41,7 +43,7 @@ pub const OF_BOTH: [&str; 15] = [
     "funding",
 ];
 pub const OF_PORTAL: [&str; 4] = ["beneficiary", "program", "invitation", "bank"];
-pub const OF_CONSOLE: [&str; 8] = ["account", "note", "rejection", "token", "line", "text", "incoming", "operator"];
+pub const OF_CONSOLE: [&str; 9] = ["account", "note", "rejection", "token", "line", "text", "incoming", "operator", "sku"];
 
 /// Returns a text for a field that tries to run a script.
 pub fn hostile(field: &str) -> String {
@@ -201,9 +203,17 @@ impl Furnished {
         let replay = self.node.operator("POST", &format!("/webhooks/{hook}/replays"), replay).await;
         let replay = replay.json()["data"]["replay"]["id"].as_i64().unwrap();
         self.things.extend([("webhooks", hook), ("off", off), ("deliveries", failed), ("replays", replay)]);
+        self.purchase(id(&orders[2])).await;
         let transaction = orders[2]["transaction_id"].as_i64().unwrap();
         self.things.extend([("orders", id(&orders[2])), ("transactions", transaction)]);
         self.things.extend([("delivered", id(&orders[0])), ("waiting", id(&orders[3]))]);
+    }
+
+    /// A purchase of what an order lacks, about which the supplier has said nothing yet.
+    async fn purchase(&mut self, order: i64) {
+        let product = ProductId(self.id("products"));
+        let purchase = ledger::buy(&self.node.ledger, OrderId(order), product, &hostile("sku")).await;
+        self.things.insert("purchases", purchase.0);
     }
 
     /// A beneficiary, with payouts that are pending, paid and failed.

@@ -6,6 +6,7 @@ mod console_live;
 mod console_money;
 mod console_operations;
 mod console_operators;
+mod console_purchases;
 mod console_support;
 mod crawl;
 mod downloads;

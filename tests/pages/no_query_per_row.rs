@@ -53,18 +53,19 @@ const READS: usize = 6;
 const READERS: [&str; 2] = ["rewards-ledger", "rewards-ledger access"];
 
 /// Pages that show nothing without a query, with the query.
-const QUERIES: [(&str, &str); 7] = [
+const QUERIES: [(&str, &str); 8] = [
     ("/console/log/proof", "order_id={orders}"),
     ("/console/products/{id}/discounts", "account_id={accounts}"),
     ("/console/replays", "webhook_id={webhooks}"),
     ("/console/search", "q=Acme"),
     ("/portal/webhooks/{id}/explanation", "order_id={orders}"),
     ("/console/approvals", "status=ALL"),
+    ("/console/queue", "part=retries"),
     ("/console/webhooks/{id}/queue", "part=retries"),
 ];
 
 /// Pages of one thing and forms. They have no list that grows.
-const WITHOUT_LIST: [&str; 38] = [
+const WITHOUT_LIST: [&str; 40] = [
     "/console",
     "/console/account",
     "/console/accounts/{id}/credentials/{key}",
@@ -80,9 +81,11 @@ const WITHOUT_LIST: [&str; 38] = [
     "/console/products/new",
     "/console/products/{id}/discounts",
     "/console/products/{id}/edit",
+    "/console/products/{id}/supplier",
     "/console/products/{id}/vouchers",
     "/console/products/{id}/vouchers/expiry",
     "/console/products/{id}/vouchers/void",
+    "/console/purchases/{id}",
     "/console/transactions/{id}",
     "/console/wallets/{id}/adjust",
     "/console/wallets/{id}/fund",
@@ -284,7 +287,7 @@ impl World {
         Things::from([("webhooks", webhook_id.0)])
     }
 
-    /// A wallet, a session, an order, a payout to a beneficiary, and an approval that waits.
+    /// A wallet, a session, an order with a purchase, a payout to a beneficiary, and an approval that waits.
     async fn movements(&self, row: usize) -> Things {
         let Customer { account_id, wallet_id, .. } = self.customer;
         let letter = |number: usize| char::from(b'A' + u8::try_from(number % 26).unwrap());
@@ -292,6 +295,8 @@ impl World {
         self.run(commands::OpenWallet { account_id, currency }).await;
         self.node.again(&self.owner).await;
         let CommandResult::Order(view) = self.run(Command::PlaceOrder(self.customer.order("10.00", 1))).await else { panic!() };
+        self.node.fulfil(view.order.id.0).await;
+        let purchase = ledger::buy(&self.node.ledger, view.order.id, self.customer.product_id, "SKU").await;
         let add = AddBeneficiary {
             account_id,
             kind: BeneficiaryKind::Bank,
@@ -314,6 +319,7 @@ impl World {
             ("beneficiaries", beneficiary_id.0),
             ("payouts", payout.payout.id.0),
             ("approvals", approval.approval.id.0),
+            ("purchases", purchase.0),
         ])
     }
 

@@ -1,9 +1,13 @@
 //! Webhooks, deliveries and API keys in the portal.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ledger_events::webhook::WebhookEventType;
+use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse;
 
+use super::filters::read;
 use super::portal_orders::enter;
 use super::{check, in_browser};
 use crate::support::node::{Node, PASSWORD};
@@ -85,6 +89,41 @@ async fn an_owner_creates_and_revokes_an_api_key_without_scripts_on_a_phone() {
         browser.sees("Revoked").await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_attempt_has_its_response_and_the_latest_one_its_body() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (viewer, auditor) = (node.user(setup.client.account_id, "viewer").await, node.console_user(Role::Auditor).await);
+    let (responses, is_first) = (["too busy", "thank you"], AtomicBool::new(true));
+    let (receiver, _arrived) = receiver(move |_| match is_first.swap(false, Ordering::Relaxed) {
+        true => ReceiverResponse::StatusWithBody(503, responses[0].to_owned()),
+        false => ReceiverResponse::StatusWithBody(202, responses[1].to_owned()),
+    })
+    .await;
+    let hook = json!({"name": "Shop", "url": receiver.url(), "events": ["order.created"]});
+    node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    let delivery: i64 = sqlx::query_scalar("SELECT id FROM deliveries").fetch_one(node.ledger.pool()).await.unwrap();
+    let worker = shop::worker(&node.options, &receiver, DEADLINE);
+    for (attempt, status) in [(1, "503"), (2, "202")] {
+        worker.once().await.unwrap();
+        sqlx::raw_sql("UPDATE delivery_state SET next_attempt_at = now()").execute(node.ledger.pool()).await.unwrap();
+        let portal = (&viewer.cookie, format!("/portal/webhooks/deliveries/{delivery}"));
+        let console = (&auditor.cookie, format!("/console/deliveries/{delivery}"));
+        for (cookie, path) in [portal, console] {
+            let page = read(&node, cookie, &path).await;
+            let table = page.split("</table>").next().unwrap();
+            let rows: Vec<&str> = table.split("<tr>").skip(2).collect();
+            assert_eq!(rows.len(), attempt, "{path}: {page}");
+            assert!(rows[0].contains(">503<") && rows[attempt - 1].contains(&format!(">{status}<")), "{path}: {rows:?}");
+            let shown = responses.map(|body| page.contains(body));
+            assert_eq!(shown, [attempt == 1, attempt == 2], "{path}: {page}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

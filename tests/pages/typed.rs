@@ -11,7 +11,7 @@ use super::furnished::{OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 const UNSHOWN: [&str; 8] = ["invoice", "adjustment", "bank account", "decision", "funding note", "header", "void", "VCH 4"];
 
 /// Fields of forms, with the name of the hostile text that the furnished node stores in them.
-const STORED: [(&str, &str, &str); 40] = [
+const STORED: [(&str, &str, &str); 41] = [
     ("/portal/orders/bulk", "lines", "reference"),
     ("/portal/orders/{orders}/cancel", "reason", "cancellation"),
     ("/portal/payouts", "client_reference", "payout"),
@@ -37,6 +37,7 @@ const STORED: [(&str, &str, &str); 40] = [
     ("/console/products/{products}/vouchers/void", "vouchers", "VCH 4"),
     ("/console/products/{products}/vouchers/void", "reason", "void"),
     ("/console/products/{products}/vouchers/expiry", "vouchers", "VCH 4"),
+    ("/console/products/{products}/supplier", "sku", "sku"),
     ("/console/categories", "name", "category"),
     ("/console/wallets/{wallets}/fund", "reference", "funding"),
     ("/console/wallets/{wallets}/fund", "note", "funding note"),
@@ -55,7 +56,7 @@ const STORED: [(&str, &str, &str); 40] = [
 ];
 
 /// Fields that refuse free text: numbers, amounts, codes, and names of columns.
-const NOT_FREE: [(&str, &str); 36] = [
+const NOT_FREE: [(&str, &str); 37] = [
     ("/portal/wallets/{wallets}/notice", "below"),
     ("/portal/payouts", "amount"),
     ("/portal/beneficiaries", "country"),
@@ -73,6 +74,7 @@ const NOT_FREE: [(&str, &str); 36] = [
     ("/console/products/{products}/edit", "min_denomination"),
     ("/console/products/{products}/edit", "max_denomination"),
     ("/console/products/{products}/vouchers", "cost"),
+    ("/console/products/{products}/supplier", "supplier"),
     ("/console/products/{products}/discounts", "discount"),
     ("/console/wallets/{wallets}/fund", "amount"),
     ("/console/wallets/{wallets}/adjust", "amount"),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_database::PgConnectOptions;
-use ledger_events::catalogue::{Denominations, ProductDetails};
-use ledger_events::{AccountId, Actor, Money, ProductId, ShardId, WalletId};
+use ledger_events::catalogue::{Denominations, ProductDetails, ProductSupplier};
+use ledger_events::{AccountId, Actor, Money, OrderId, ProductId, PurchaseId, ShardId, WalletId};
 use rewards_ledger::ledger::commands::PlaceOrder;
 use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands};
 use rewards_ledger::secrets::seal::Keyring;
@@ -108,6 +108,17 @@ pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
 }
 
 /// Details of a product with the face values 10.00 and 25.00.
+/// Names the supplier "acme" at a product, and requests a purchase of the vouchers over 10.00 EUR that an order lacks.
+pub async fn buy(ledger: &Ledger, order_id: OrderId, product_id: ProductId, sku: &str) -> PurchaseId {
+    let (name, sku) = ("acme".to_owned(), sku.to_owned());
+    let supplier = ProductSupplier { name: name.clone(), sku: sku.clone() };
+    run(ledger, commands::SetProductSupplier { product_id, supplier: Some(supplier) }).await;
+    let (denomination, budget, currency) = (money("10.00"), money("100000.00"), "EUR".parse().unwrap());
+    let request = commands::RequestPurchase { order_id, product_id, denomination, currency, supplier: name, sku, budget };
+    let CommandResult::Purchase(Some(purchase)) = run(ledger, request).await else { panic!("the order lacks nothing") };
+    purchase.id
+}
+
 pub fn details(name: &str) -> ProductDetails {
     ProductDetails {
         name: name.to_owned(),

@@ -198,7 +198,15 @@ impl Shop {
 
 /// Builds a filter that selects all deliveries of an account.
 pub fn deliveries_of(account_id: AccountId) -> DeliveryFilter {
-    DeliveryFilter { account_id, status: None, event_type: None, order_id: None, webhook_id: None, retries: vec![] }
+    DeliveryFilter {
+        account_id,
+        status: None,
+        event_type: None,
+        order_id: None,
+        webhook_id: None,
+        replay_id: None,
+        retries: vec![],
+    }
 }
 
 /// Builds a worker that trusts these receivers and may connect to this machine. No lease ends, and no result is given up,

@@ -172,6 +172,8 @@ pub struct ListDeliveriesQuery {
     pub order_id: Option<i64>,
     /// Only deliveries to this webhook.
     pub webhook_url_id: Option<i64>,
+    /// Only deliveries that this replay made.
+    pub replay_id: Option<i64>,
 }
 
 impl ListDeliveriesQuery {
@@ -183,6 +185,7 @@ impl ListDeliveriesQuery {
             self.event_type.as_ref().map(|value| ("event_type", value.to_string())),
             self.order_id.as_ref().map(|value| ("order_id", value.to_string())),
             self.webhook_url_id.as_ref().map(|value| ("webhook_url_id", value.to_string())),
+            self.replay_id.as_ref().map(|value| ("replay_id", value.to_string())),
         ];
         pairs.into_iter().flatten().collect()
     }

@@ -121,6 +121,8 @@ pub struct DeliveryFilter {
     pub event_type: Option<WebhookEventType>,
     pub order_id: Option<OrderId>,
     pub webhook_id: Option<WebhookId>,
+    /// Replay that made the deliveries.
+    pub replay_id: Option<ReplayId>,
     /// Retries of the account that the projection has not processed yet. The deliveries that they name count as
     /// pending.
     pub retries: Vec<Retry>,

@@ -76,8 +76,8 @@ async fn list_once(
     let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
     let mut tx = page::snapshot(pool).await?;
     let retried = AllRetried::find(&mut tx, shard, account, &filter.retries).await?;
-    let (total, keys) = if filter.order_id.is_some() {
-        of_order(&mut tx, shard, filter, &retried, page).await?
+    let (total, keys) = if filter.order_id.is_some() || filter.replay_id.is_some() {
+        of_order_or_replay(&mut tx, shard, filter, &retried, page).await?
     } else {
         let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
         let of_groups = Group::rows_of(&groups);
@@ -145,9 +145,9 @@ async fn with_moved(
     query.build_query_scalar().persistent(false).fetch_all(conn).await
 }
 
-/// Returns the total and the page's keys of one order's deliveries. These are few, whatever else the filter
+/// Returns the total and the page's keys of the deliveries of one order or replay. These are all read, whatever else the filter
 /// selects.
-async fn of_order(
+async fn of_order_or_replay(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &DeliveryFilter,
@@ -159,6 +159,10 @@ async fn of_order(
         query.push(" FROM deliveries d").push(STATE).push(" WHERE d.shard_id = ").push_bind(shard);
         page::equals(query, "d.account_id", Some(filter.account_id));
         page::equals(query, "d.order_id", filter.order_id);
+        if let Some(replay) = filter.replay_id {
+            // The first condition is that of the partial index.
+            query.push(" AND d.replay_id > 0 AND d.replay_id = ").push_bind(replay);
+        }
         if let Some(status) = filter.status {
             query.push(" AND CASE WHEN d.id = ANY (").push_bind(moved.clone());
             query.push(") THEN 'pending' ELSE s.status END = ").push_bind(status);

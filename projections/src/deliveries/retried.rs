@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use ledger_database::FromRow;
 use ledger_database::PgConnection;
 use ledger_events::webhook::{MAX_ATTEMPTS, WebhookEventType};
-use ledger_events::{AccountId, OrderId, ShardId, WebhookId};
+use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
 
 use super::model::{Delivery, DeliveryFilter, DeliveryStatus, Retry};
 
@@ -18,6 +18,7 @@ pub(super) struct Retried {
     pub webhook_id: WebhookId,
     pub order_id: OrderId,
     pub event_type: String,
+    pub replay_id: ReplayId,
     pub created_at: DateTime<Utc>,
     pub requested_at: DateTime<Utc>,
 }
@@ -26,6 +27,7 @@ impl Retried {
     fn matches(&self, filter: &DeliveryFilter) -> bool {
         filter.webhook_id.is_none_or(|webhook| webhook == self.webhook_id)
             && filter.order_id.is_none_or(|order| order == self.order_id)
+            && filter.replay_id.is_none_or(|replay| replay == self.replay_id)
             && filter.event_type.map(WebhookEventType::as_str).is_none_or(|event_type| event_type == self.event_type)
     }
 }
@@ -47,7 +49,7 @@ impl AllRetried {
             return Ok(AllRetried::default());
         }
         let found: Vec<Retried> = sqlx::query_as(
-            "SELECT d.id, d.webhook_id, d.order_id, d.event_type, d.created_at, r.requested_at
+            "SELECT d.id, d.webhook_id, d.order_id, d.event_type, d.replay_id, d.created_at, r.requested_at
              FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::timestamptz[]) AS r (event_id, webhook_id, replay_id, requested_at)
              JOIN deliveries d ON d.shard_id = $1 AND d.event_id = r.event_id AND d.webhook_id = r.webhook_id AND d.replay_id = r.replay_id
              JOIN delivery_state s ON s.shard_id = $1 AND s.delivery_id = d.id

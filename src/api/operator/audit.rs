@@ -58,6 +58,8 @@ struct AuditPage {
     entries: Vec<AuditEntry>,
     /// Value of `before` for the next page. Null at the end.
     next_before: Option<i64>,
+    /// All shards of the ledger. Each has a log of its own.
+    shard_ids: Vec<i16>,
 }
 
 impl AuditEntry {
@@ -160,7 +162,8 @@ impl Audit {
         let actors: HashSet<Actor> = actors.collect::<Result<_, ApiError>>()?;
         let names = actors::names(pool, Some(&state.keyring), shard, &actors).await?;
         let entries = page.events.iter().map(|stored| AuditEntry::of(stored, &names));
-        Ok(Reply(AuditPage { entries: entries.collect::<Result<_, _>>()?, next_before: page.next_before }))
+        let entries = entries.collect::<Result<_, _>>()?;
+        Ok(Reply(AuditPage { entries, next_before: page.next_before, shard_ids: state.ledger.shards().collect() }))
     }
 }
 

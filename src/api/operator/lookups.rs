@@ -144,11 +144,18 @@ impl Lookups {
         order_id: Query<Option<i64>>,
         /// Only deliveries to this webhook.
         webhook_url_id: Query<Option<i64>>,
+        /// Only deliveries that this replay made.
+        replay_id: Query<Option<i64>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let shard = state.shard_of(AccountId(id.0)).await?;
-        let (order_id, webhook_id) = (order_id.0, webhook_url_id.0);
-        let selection = Selection { status: status.0, event_type: event_type.0, order_id, webhook_id };
+        let selection = Selection {
+            status: status.0,
+            event_type: event_type.0,
+            order_id: order_id.0,
+            webhook_id: webhook_url_id.0,
+            replay_id: replay_id.0,
+        };
         deliveries::list_of(&state, (shard, AccountId(id.0)), selection, page).await
     }
 

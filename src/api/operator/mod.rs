@@ -31,6 +31,7 @@ mod tokens;
 mod transactions;
 mod upload;
 mod users;
+mod vouchers;
 mod wallets;
 
 pub use accounts::Accounts;

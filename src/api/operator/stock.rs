@@ -11,16 +11,18 @@ use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::upload::{Defaults, Priced, Upload, Vouchers};
+use super::vouchers::{StockedVoucher, VoucherStatus};
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::{ApiError, Code};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
+use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{date, integer, line, list, money, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
-use crate::api::state::{State, Tag, amounts, not_found, origin};
+use crate::api::state::{State, Tag, amounts, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
 use crate::secrets::seal::Secret;
 
@@ -305,6 +307,37 @@ impl Stock {
             StockLevel::of(level, threshold)
         };
         Ok(Listed::whole(levels.into_iter().map(level).collect()))
+    }
+
+    /// List the vouchers of a product
+    ///
+    /// Returns the vouchers of a product's stock without their codes, the last one that was added first. `GET
+    /// /admin/v1/products/{id}/stock` counts the same vouchers.
+    #[oai(path = "/products/:id/vouchers", method = "get", operation_id = "list_stocked_vouchers")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
+    async fn list(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the product.
+        id: Path<i64>,
+        /// Page number, from 1. Default: 1.
+        page: Query<Option<i64>>,
+        /// Vouchers per page, 1 to 100. Default: 20.
+        limit: Query<Option<i64>>,
+        /// Only vouchers of this face value.
+        denomination: Query<Option<String>>,
+        /// Only vouchers with this status.
+        status: Query<Option<VoucherStatus>>,
+    ) -> Result<Listed<StockedVoucher>, ApiError> {
+        let page = Page::of(page.0, limit.0, 20, 100)?;
+        let denomination = denomination.0.as_deref().map(face_value).transpose()?;
+        let id = ProductId(id.0);
+        catalogue::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
+        let shards: Vec<_> = state.ledger.shards().collect();
+        let filter = (denomination, status.0.map(Into::into));
+        let found = stock::list(&state.read_pool(), &shards, id, filter, rows_of(page)).await?;
+        Ok(listed(found, page, StockedVoucher::from))
     }
 
     /// Void vouchers

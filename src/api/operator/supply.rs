@@ -245,6 +245,24 @@ impl Supply {
         Ok(Listed::page(purchases.collect(), page, total))
     }
 
+    /// Retrieve a purchase
+    ///
+    /// Returns a purchase of vouchers from a supplier.
+    #[oai(path = "/purchases/:id", method = "get", operation_id = "get_purchase")]
+    async fn get(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the purchase.
+        id: Path<i64>,
+    ) -> Result<Reply<Purchase>, ApiError> {
+        let shards: Vec<_> = state.ledger.shards().collect();
+        let pool = state.ledger.pool();
+        let (shard, purchase) = purchases::find(pool, &shards, PurchaseId(id.0)).await?.ok_or_else(not_found)?;
+        let calls = purchases::calls(pool, shard, &[purchase.id]).await?.pop();
+        Ok(Reply(Purchase::new(purchase, calls)))
+    }
+
     /// Close a purchase
     ///
     /// Ends a purchase that is open and about which the supplier no longer says anything: it counts as refused, and the supplier is

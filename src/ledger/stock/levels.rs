@@ -9,6 +9,23 @@ use sqlx::PgExecutor;
 
 use crate::ledger::clock::expiry_day;
 
+/// Condition of the vouchers in a state, with the day as `day.today`.
+macro_rules! in_state {
+    (available) => {
+        "order_id IS NULL AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= day.today)"
+    };
+    (allocated) => {
+        "order_id IS NOT NULL AND voided_at IS NULL"
+    };
+    (expired) => {
+        "order_id IS NULL AND (expires_on < day.today OR expired_at IS NOT NULL)"
+    };
+    (voided) => {
+        "voided_at IS NOT NULL"
+    };
+}
+pub(super) use in_state;
+
 /// The number of vouchers of one denomination.
 #[derive(Clone, Debug, FromRow)]
 pub struct Level {
@@ -24,9 +41,15 @@ pub struct Level {
 /// Returns a product's stock over all shards, by denomination.
 pub async fn levels(pool: &PgPool, shards: &[ShardId], product: ProductId) -> Result<Vec<Level>, sqlx::Error> {
     sqlx::query_as(concat!(
-        "SELECT denomination, count(*) FILTER (WHERE order_id IS NOT NULL AND voided_at IS NULL) AS allocated,
-            count(*) FILTER (WHERE order_id IS NULL AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= day.today)) AS available,
-            count(*) FILTER (WHERE order_id IS NULL AND (expires_on < day.today OR expired_at IS NOT NULL)) AS expired, count(voided_at) AS voided
+        "SELECT denomination, count(*) FILTER (WHERE ",
+        in_state!(allocated),
+        ") AS allocated, count(*) FILTER (WHERE ",
+        in_state!(available),
+        ") AS available, count(*) FILTER (WHERE ",
+        in_state!(expired),
+        ") AS expired, count(*) FILTER (WHERE ",
+        in_state!(voided),
+        ") AS voided
          FROM vault.vouchers CROSS JOIN (SELECT ",
         expiry_day!(),
         " AS today) AS day

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::pages::call::Refusal;
 use crate::pages::outcome::PageResult;
+use crate::pages::parts::period::during;
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::attempts::{self, ListedAttempt, Part};
 use crate::pages::site::Site;
@@ -30,7 +31,7 @@ pub fn add(site: Site) -> Site {
 
 /// Returns the address of the attempts that ended in these minutes (UTC), such as `2026-01-31T12:00`. Both are included.
 pub fn ended(from: &str, to: &str) -> String {
-    attempts::ended(PATH, from, to)
+    during(PATH, from, to)
 }
 
 async fn load(visit: &Visit) -> Result<Part<AnyAttempt>, Refusal> {

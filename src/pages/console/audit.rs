@@ -13,7 +13,7 @@ use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{period, rfc3339};
+use crate::pages::parts::period::{minutes, rfc3339};
 use crate::pages::parts::values::{time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -51,6 +51,8 @@ struct Entry {
 struct Part {
     entries: Vec<Entry>,
     next_before: Option<i64>,
+    /// All shards of the ledger.
+    shard_ids: Vec<i16>,
 }
 
 impl Entry {
@@ -81,7 +83,7 @@ pub fn add(site: Site) -> Site {
 /// Returns the filters of a query as a query of the API.
 fn filters(query: &Form) -> Result<String, Refusal> {
     let mut filters = url::form_urlencoded::Serializer::new(query.only(&FILTERS));
-    for (parameter, at) in ["since", "until"].into_iter().zip(period(query)?) {
+    for (parameter, at) in ["since", "until"].into_iter().zip(minutes(query)?) {
         filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
     }
     Ok(filters.finish())
@@ -101,13 +103,13 @@ async fn call(visit: &Visit, filters: &str, before: Option<&str>, limit: usize) 
 /// Reads actions until there are `wanted` of them, the log has no more, or `calls` calls are made.
 async fn load(visit: &Visit, wanted: usize, calls: usize) -> Result<Part, Refusal> {
     let filters = filters(&visit.query)?;
-    let mut loaded = Part { entries: vec![], next_before: None };
+    let mut loaded = Part { entries: vec![], next_before: None, shard_ids: vec![] };
     let mut before = visit.query.text("before").map(ToOwned::to_owned);
     for _ in 0..calls {
         let limit = (wanted - loaded.entries.len()).min(IN_CALL);
         let part = call(visit, &filters, before.as_deref(), limit).await?;
         loaded.entries.extend(part.entries);
-        loaded.next_before = part.next_before;
+        (loaded.next_before, loaded.shard_ids) = (part.next_before, part.shard_ids);
         before = part.next_before.map(|before| before.to_string());
         if before.is_none() || loaded.entries.len() >= wanted {
             break;
@@ -149,8 +151,8 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
             (fields.input("type", "Events", "search", ""))
             (fields.select("reveals", "Show", &REVEALS, ""))
             (fields.input("account_id", "Account number", "search", ""))
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
+            (fields.input("from", "From (UTC)", "datetime-local", ""))
+            (fields.input("to", "Until (UTC)", "datetime-local", ""))
             (fields.input("shard_id", "Shard", "search", ""))
         }))
         @if let Some(part) = part { (content(&visit.query, part)) }
@@ -162,6 +164,7 @@ fn content(query: &Form, part: &Part) -> Markup {
     let is_first = query.text("before").is_none();
     let shard = query.text("shard_id").unwrap_or("1");
     html! {
+        @if part.shard_ids.len() > 1 { (shards(query, shard, &part.shard_ids)) }
         @if !part.entries.is_empty() {
             (rows(shard, &part.entries))
             p {
@@ -175,6 +178,21 @@ fn content(query: &Form, part: &Part) -> Markup {
             @if let Some(before) = part.next_before {
                 a.button href=(link("/console/audit", query, Some(&before.to_string()))) rel="next" { "Older" }
             } @else { span.quiet { "This is the beginning of the log." } }
+        }
+    }
+}
+
+/// Links to the same actions in the other shards.
+fn shards(query: &Form, shown: &str, all: &[i16]) -> Markup {
+    let kept: Vec<&str> = FILTERS.into_iter().filter(|name| *name != "shard_id").chain(["from", "to"]).collect();
+    html! {
+        nav aria-label="Shards" {
+            ul.links {
+                @for shard in all.iter().map(ToString::to_string) {
+                    @let filters = url::form_urlencoded::Serializer::new(query.only(&kept)).append_pair("shard_id", &shard).finish();
+                    li { a href={ "/console/audit?" (filters) } aria-current=[(shard == shown).then_some("page")] { "Shard " (shard) } }
+                }
+            }
         }
     }
 }
@@ -270,6 +288,15 @@ mod tests {
             link("/console/audit", &query, Some("5")),
             "/console/audit?actor=operator%2F3&from=2026-01-31&to=2026-01-31&before=5"
         );
+    }
+
+    #[test]
+    fn the_other_shards_have_links_that_keep_the_filters() {
+        let query = Form::parse(b"type=OrderPlaced&shard_id=2&before=9");
+        let part = |shard_ids| Part { entries: vec![], next_before: None, shard_ids };
+        let markup = content(&query, &part(vec![1, 2])).0;
+        assert!(markup.contains("/console/audit?type=OrderPlaced&amp;shard_id=1") && markup.contains("aria-current"), "{markup}");
+        assert!(!content(&query, &part(vec![1])).0.contains("aria-current"));
     }
 
     #[test]

@@ -22,6 +22,8 @@ mod orders;
 mod overview;
 mod parts;
 mod proof;
+mod purchases;
+mod queue;
 mod reconciliation;
 mod replays;
 mod search;
@@ -33,9 +35,9 @@ use super::site::Site;
 /// Adds all pages of the console. Their streams end when `stop` is cancelled.
 pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
-    let site = reconciliation::add(money::add(catalogue::add(site)));
+    let site = purchases::add(reconciliation::add(money::add(catalogue::add(site))));
     let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
-    let site = audit_runs::add(log::add(erasures::add(replays::add(attempts::add(operations::add(site))))));
+    let site = audit_runs::add(log::add(erasures::add(replays::add(queue::add(attempts::add(operations::add(site)))))));
     let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
     live::add(site, stop)
 }

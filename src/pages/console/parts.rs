@@ -12,7 +12,7 @@ use crate::pages::visit::Visit;
 /// Number of characters of a request's ID in a table.
 const SHORT: usize = 12;
 /// Kinds of streams that have pages, with the paths of the pages.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("order", "/console/orders"),
     ("account", "/console/accounts"),
     ("webhook", "/console/webhooks"),
@@ -20,6 +20,7 @@ const PAGES: [(&str, &str); 7] = [
     ("product", "/console/products"),
     ("payout", "/console/payouts"),
     ("approval", "/console/approvals"),
+    ("purchase", "/console/purchases"),
 ];
 
 /// Returns whether the operator may change everything.
@@ -104,6 +105,17 @@ pub fn key_name(verifier_key: &str) -> &str {
 pub fn position(shard: i16, position: i64) -> Markup {
     let shown = grouped(&position.to_string());
     html! { @if position > 0 { a href={ "/console/events/" (shard) "/" (position) } { (shown) } } @else { (shown) } }
+}
+
+/// Returns the address of a webhook's deliveries in a state, such as `due`.
+pub fn deliveries_of_webhook(webhook: i64, state: &str) -> String {
+    format!("/console/webhooks/{webhook}/queue?part={state}")
+}
+
+/// Returns the address of the deliveries in a state: of a shard, or of all shards.
+pub fn deliveries_of_shard(shard: Option<i16>, state: &str) -> String {
+    let shard = shard.map(|shard| format!("&shard_id={shard}")).unwrap_or_default();
+    format!("/console/queue?part={state}{shard}")
 }
 
 /// Links to an account.

@@ -225,7 +225,13 @@ fn confirmation(form: &Form, count: Count) -> Markup {
     }
 }
 
-/// Renders replays. Running ones can be cancelled if `may_cancel`.
+/// Renders a number of a replay's deliveries, which leads to them. `status` may be empty.
+fn counted(replay: &Replay, count: i64, status: &str) -> Markup {
+    let target = format!("/console/accounts/{}/deliveries?replay_id={}", replay.account_id, replay.id);
+    html! { a href={ (target) @if !status.is_empty() { "&status=" (status) } } { (count) } }
+}
+
+/// Renders replays, whose numbers lead to their deliveries. Running ones can be cancelled if `may_cancel`.
 pub fn rows(caption: &str, replays: &[Replay], may_cancel: bool) -> Markup {
     let columns = [
         ("Replay", false),
@@ -249,10 +255,10 @@ pub fn rows(caption: &str, replays: &[Replay], may_cancel: bool) -> Markup {
             html! { @if replay.kind == "missed" { "Missed" } @else { "All with a delivery" } },
             time(replay.created_at),
             html! { (replay.progress()) " %" },
-            html! { (replay.deliveries) },
-            html! { (replay.delivered_count) },
-            html! { (replay.pending_count) },
-            html! { (replay.failed_count) },
+            counted(replay, replay.deliveries, ""),
+            counted(replay, replay.delivered_count, "delivered"),
+            counted(replay, replay.pending_count, "pending"),
+            counted(replay, replay.failed_count, "failed"),
             html! { (badge(&replay.status)) @if may_cancel && replay.status == "RUNNING" { (cancellation(replay)) } },
         ]
     };

@@ -17,19 +17,28 @@ pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
     Ok(filters.finish())
 }
 
-/// Returns the start and the end of the minutes `from` to `to` of a query. Both are included.
+/// Returns the address of the part of a list in these minutes (UTC), such as `2026-01-31T12:00`. Both are included.
+pub fn during(path: &str, from: &str, to: &str) -> String {
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("from", from), ("to", to)]).finish();
+    format!("{path}?{query}")
+}
+
+/// Returns the start and the end of the minutes or days `from` to `to` of a query. Both are included.
 ///
 /// # Errors
 /// A refusal that names the minute which is none.
 pub fn minutes(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
-    let at = |name: &str, further: TimeDelta| {
+    let at = |name: &str, is_end: bool| {
         let Some(text) = query.text(name) else { return Ok(None) };
-        let minute = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").ok();
-        let minute = minute.and_then(|minute| minute.checked_add_signed(further));
-        let minute = minute.ok_or_else(|| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
-        Ok(Some(minute.and_utc()))
+        let minute = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").map(|minute| (minute, TimeDelta::minutes(1)));
+        let day = || text.parse::<NaiveDate>().map(|day| (day.and_time(NaiveTime::MIN), TimeDelta::days(1)));
+        let (start, length) =
+            minute.or_else(|_| day()).map_err(|_| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
+        let at = start.checked_add_signed(if is_end { length } else { TimeDelta::zero() });
+        let at = at.ok_or_else(|| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
+        Ok(Some(at.and_utc()))
     };
-    Ok([at("from", TimeDelta::zero())?, at("to", TimeDelta::minutes(1))?])
+    Ok([at("from", false)?, at("to", true)?])
 }
 
 /// Returns the start and the end of the days `from` to `to` of a query.
@@ -57,6 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn minutes_and_days_are_included() {
+        let period = |text: &str| minutes(&Form::parse(text.as_bytes())).unwrap().map(|at| rfc3339(at.unwrap()));
+        assert_eq!(period("from=2026-01-31T12:05&to=2026-01-31T12:05"), ["2026-01-31T12:05:00Z", "2026-01-31T12:06:00Z"]);
+        assert_eq!(period("from=2026-01-31&to=2026-01-31"), ["2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z"]);
+    }
+
+    #[test]
     fn days_become_the_period_that_includes_them() {
         let query = |text: &str| filters(&Form::parse(text.as_bytes()), &["status"]);
         assert_eq!(
@@ -64,8 +80,10 @@ mod tests {
             "status=DELAYED&created_from=2026-01-31T00%3A00%3A00Z&created_to=2026-02-01T00%3A00%3A00Z"
         );
         assert_eq!(query("").unwrap(), "");
-        let refusal = minutes(&Form::parse(b"to=2026-01-31")).unwrap_err();
-        assert_eq!(refusal.messages["to"], ["must be a minute such as 2026-01-31T12:00"]);
+        for wrong in ["to=soon", "to=2026-01-31T12", "to=262142-12-31"] {
+            let refusal = minutes(&Form::parse(wrong.as_bytes())).unwrap_err();
+            assert_eq!(refusal.messages["to"], ["must be a minute such as 2026-01-31T12:00"]);
+        }
         let refusal = query("to=soon").unwrap_err();
         assert_eq!(refusal.messages["to"], ["must be a date such as 2026-01-31"]);
     }

@@ -17,7 +17,7 @@ use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
 
 /// Filters of the list, which are those of the API.
-const FILTERS: [&str; 6] = ["page", "limit", "status", "event_type", "order_id", "webhook_url_id"];
+const FILTERS: [&str; 7] = ["page", "limit", "status", "event_type", "order_id", "webhook_url_id", "replay_id"];
 
 pub fn add(site: Site) -> Site {
     site.get("/portal/webhooks/deliveries", list)
@@ -50,6 +50,7 @@ fn list_page(visit: &Visit, webhooks: &[Webhook], deliveries: Option<&List<Deliv
             (fields.select("event_type", "Event", &events, ""))
             (fields.select("webhook_url_id", "Webhook", &choices(webhooks, visit.query.value("webhook_url_id")), ""))
             (fields.input("order_id", "Order number", "search", ""))
+            (fields.input("replay_id", "Replay number", "search", ""))
         }))
         @if let Some(deliveries) = deliveries {
             @if deliveries.items.is_empty() { (nothing(visit.query.only(&FILTERS[2..]).is_empty())) }

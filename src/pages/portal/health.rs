@@ -1,6 +1,6 @@
 //! The health of webhooks: attempts and latency of their latest deliveries.
 
-use maud::{Markup, Render, html};
+use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::pages::parts::plot::{Label, Series, bars_by};
@@ -10,8 +10,8 @@ use crate::pages::shared::deactivation::Deactivation;
 /// A webhook, as `GET /api/v1/webhooks` returns it.
 #[derive(Debug, Deserialize)]
 pub struct Webhook {
-    id: i64,
-    name: String,
+    pub id: i64,
+    pub name: String,
     pub is_active: bool,
     pub deactivation: Option<Deactivation>,
 }
@@ -91,15 +91,6 @@ pub fn deliveries_of(webhook: i64) -> String {
     format!("/portal/webhooks/deliveries?webhook_url_id={webhook}")
 }
 
-/// Renders a number of deliveries of a webhook, which leads to them. `status` may be empty.
-pub fn counted(webhook: i64, count: impl Render, status: &str) -> Markup {
-    let target = deliveries_of(webhook);
-    html! {
-        @if status.is_empty() { a href=(target) { (count) } }
-        @else { a href={ (target) "&status=" (status) } { (count) } }
-    }
-}
-
 /// Returns the address of the latest deliveries, of a webhook or of all, as many as were counted. `status` may be empty.
 pub fn latest(webhook: Option<i64>, count: usize, status: &str) -> String {
     let mut address = format!("/portal/webhooks/deliveries?limit={}", count.clamp(1, 100));
@@ -122,7 +113,7 @@ fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
             counted(health.deliveries, ""),
             counted(health.failed, "failed"),
             counted(health.pending, "pending"),
-            html! { (health.attempts) },
+            html! { a href=(latest(Some(webhook.id), health.deliveries, "")) { (health.attempts) } },
             html! { (health.median) },
         ]
     };

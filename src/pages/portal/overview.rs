@@ -70,8 +70,11 @@ pub async fn show(visit: Visit) -> PageResult {
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
         visit.get::<Counts>("/api/v1/webhooks/deliveries/stats"),
     )?;
-    let deactivated = webhooks.items.iter().filter(|webhook| webhook.deactivation.is_some()).count();
-    let inactive = webhooks.items.iter().filter(|webhook| !webhook.is_active).count() - deactivated;
+    let (deactivated, inactive): (Vec<&Webhook>, Vec<&Webhook>) =
+        webhooks.items.iter().filter(|webhook| !webhook.is_active).partition(|webhook| webhook.deactivation.is_some());
+    let of_webhooks = |webhooks: &[&Webhook]| -> Vec<_> {
+        webhooks.iter().map(|webhook| (webhook.name.clone(), format!("/portal/webhooks/{}", webhook.id))).collect()
+    };
     let body = html! {
         (layout::live(&visit))
         (balances(&wallets))
@@ -86,11 +89,9 @@ pub async fn show(visit: Visit) -> PageResult {
                 u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
                 "of the last 24 hours failed", &health::latest(None, usize::try_from(counts.last_24h_failed).unwrap_or_default(), "failed")
             ),
-            count(
-                deactivated as u64, ("webhook was", "webhooks were"), "switched off, because all deliveries failed", "/portal/webhooks"
-            ),
-            count(inactive as u64, ("webhook is", "webhooks are"), "switched off", "/portal/webhooks"),
-            count(empty(&wallets), ("wallet is", "wallets are"), "empty", "/portal/wallets"),
+            named(&of_webhooks(&deactivated), ("webhook was", "webhooks were"), "switched off, because all deliveries failed"),
+            named(&of_webhooks(&inactive), ("webhook is", "webhooks are"), "switched off"),
+            named(&empty(&wallets), ("wallet is", "wallets are"), "empty"),
         ]))
         h2 { "Orders and spend" }
         (by_day(&statistics.days, &wallets.items))
@@ -119,8 +120,22 @@ fn balances(wallets: &List<Wallet>) -> Markup {
     }
 }
 
-fn empty(wallets: &List<Wallet>) -> u64 {
-    wallets.items.iter().filter(|wallet| wallet.balance == "0.00").count() as u64
+/// Returns the names and the addresses of the empty wallets.
+fn empty(wallets: &List<Wallet>) -> Vec<(String, String)> {
+    let empty = wallets.items.iter().filter(|wallet| wallet.balance == "0.00");
+    empty.map(|wallet| (format!("{} ({})", wallet.currency, wallet.id), format!("/portal/wallets/{}", wallet.id))).collect()
+}
+
+/// Renders a number of things with the name of each as a link to it, or nothing if there are none.
+fn named(things: &[(String, String)], (one, more): (&str, &str), state: &str) -> Option<Markup> {
+    let number = things.len();
+    (number > 0).then(|| {
+        html! {
+            (number) " " (if number == 1 { one } else { more }) " " (state) ": "
+            @for (n, (name, target)) in things.iter().enumerate() { @if n > 0 { ", " } a href=(target) { (name) } }
+            "."
+        }
+    })
 }
 
 /// Renders a number of things with a link to them, or nothing if there are none.
@@ -199,6 +214,12 @@ mod tests {
         let one = count(1, ("order waits", "orders wait"), "for stock", "/portal/orders");
         assert!(attention(&[one, None]).0.contains("1 order waits for stock. "));
         assert!(attention(&[None]).0.contains("Nothing needs"));
+        let off = |names: &[&str]| {
+            let webhooks: Vec<_> = names.iter().map(|name| ((*name).to_owned(), "/portal/webhooks/3".to_owned())).collect();
+            attention(&[named(&webhooks, ("webhook is", "webhooks are"), "switched off")]).0
+        };
+        assert!(off(&["<b>"]).contains("1 webhook is switched off: <a href=\"/portal/webhooks/3\">&lt;b&gt;</a>."));
+        assert!(off(&["a", "b"]).contains("2 webhooks are switched off: ") && off(&[]).contains("Nothing needs"));
     }
 
     #[test]

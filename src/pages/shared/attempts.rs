@@ -35,13 +35,6 @@ pub struct Part<A> {
     pub next_before: Option<String>,
 }
 
-/// Returns the address of the attempts of a list that ended in these minutes (UTC), such as `2026-01-31T12:00`. Both are
-/// included.
-pub fn ended(path: &str, from: &str, to: &str) -> String {
-    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("from", from), ("to", to)]).finish();
-    format!("{path}?{query}")
-}
-
 /// Returns the filters of a query as a query of the API.
 ///
 /// # Errors
@@ -113,6 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::pages::parts::period::during;
 
     #[test]
     fn an_attempt_without_an_end_has_its_beginning() {
@@ -145,7 +139,7 @@ mod tests {
 
     #[test]
     fn both_minutes_are_included() {
-        let target = ended("/attempts", "2026-01-31T12:05", "2026-01-31T12:05");
+        let target = during("/attempts", "2026-01-31T12:05", "2026-01-31T12:05");
         let query = Form::parse(target.split_once('?').unwrap().1.as_bytes());
         assert_eq!(filters(&query).unwrap(), "since=2026-01-31T12%3A05%3A00Z&until=2026-01-31T12%3A06%3A00Z&limit=50");
     }

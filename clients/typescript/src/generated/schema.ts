@@ -5831,6 +5831,8 @@ export interface operations {
                 order_id?: number;
                 /** @description Only deliveries to this webhook. */
                 webhook_url_id?: number;
+                /** @description Only deliveries that this replay made. */
+                replay_id?: number;
             };
             header?: never;
             path?: never;

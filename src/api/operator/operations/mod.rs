@@ -21,6 +21,7 @@ use crate::api::reply::{NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag};
 use crate::delivery::days::DeliveryDay;
 use crate::delivery::overview::{self, DueWebhook, FailedWebhook, FailingWebhook};
+use crate::delivery::queue::MAX_OF_SHARD;
 use crate::ledger::activity::{Connected, SigningNode};
 use crate::ledger::nodes::{self, Node};
 use crate::ledger::{activity, backlog, erasure, stock};
@@ -31,9 +32,6 @@ use endpoints::{DueEndpoint, FailedEndpoint, FailingEndpoint};
 
 /// Largest number of failing endpoints and of blocks in a response.
 const MAX_LISTED: i64 = 50;
-
-/// Largest number of rows of a queue that are counted: one more than the greatest threshold of an alert.
-const COUNTED: i64 = 10_001;
 
 /// Reads everything on one connection, one statement after the other: the pool has other users, and may be small.
 async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
@@ -58,8 +56,8 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
 
 /// Reads the state of every shard.
 async fn shard_states(state: &ApiState, conn: &mut PgConnection) -> Result<Vec<ShardState>, sqlx::Error> {
-    let backlogs = backlog::sample(&mut *conn, COUNTED).await?;
-    let queues = overview::queues(&mut *conn, COUNTED).await?;
+    let backlogs = backlog::sample(&mut *conn, MAX_OF_SHARD).await?;
+    let queues = overview::queues(&mut *conn, MAX_OF_SHARD).await?;
     let lags = backlog::lags(&mut *conn).await?;
     let progress = activity::progress(conn).await?;
     let depths = state.metrics.queue_depths();

@@ -16,7 +16,7 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Filters of the list, which are those of the API.
-const FILTERS: [&str; 5] = ["page", "status", "event_type", "order_id", "webhook_url_id"];
+const FILTERS: [&str; 6] = ["page", "status", "event_type", "order_id", "webhook_url_id", "replay_id"];
 
 /// A delivery with its account, as `GET /admin/v1/deliveries/:id` returns it.
 #[derive(Debug, Deserialize)]
@@ -56,6 +56,7 @@ fn list_page(visit: &Visit, account: &Account, deliveries: Option<&List<Delivery
             (fields.select("event_type", "Event", &events, ""))
             (fields.input("webhook_url_id", "Webhook number", "search", ""))
             (fields.input("order_id", "Order number", "search", ""))
+            (fields.input("replay_id", "Replay number", "search", ""))
         }))
         @if let Some(deliveries) = deliveries {
             @if deliveries.items.is_empty() { (nothing(&path, visit.query.only(&FILTERS[1..]).is_empty())) }

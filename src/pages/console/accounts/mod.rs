@@ -6,7 +6,6 @@ mod deliveries;
 mod discounts;
 mod limits;
 mod one;
-pub mod queue;
 mod user;
 mod users;
 mod wallets;
@@ -42,7 +41,7 @@ const PARTS: [(&str, &str); 8] = [
 
 /// An account, as `GET /admin/v1/accounts` returns it.
 #[derive(Debug, Deserialize)]
-struct Account {
+pub struct Account {
     id: i64,
     name: String,
     status: String,
@@ -52,16 +51,16 @@ struct Account {
 pub fn add(site: Site) -> Site {
     let site = one::add(site.get("/console/accounts", list).post("/console/accounts", create));
     let site = credential::add(credentials::add(discounts::add(wallets::add(site))));
-    limits::add(deliveries::add(queue::add(webhooks::add(user::add(users::add(site))))))
+    limits::add(deliveries::add(webhooks::add(user::add(users::add(site)))))
 }
 
 /// Reads an account.
-async fn account(visit: &Visit, id: i64) -> Result<Account, Refusal> {
+pub async fn account(visit: &Visit, id: i64) -> Result<Account, Refusal> {
     visit.get(&format!("/admin/v1/accounts/{id}")).await
 }
 
 /// Renders a page about a part of an account, with links to the other parts.
-fn page(visit: &Visit, account: &Account, title: &str, body: &Markup) -> Response {
+pub fn page(visit: &Visit, account: &Account, title: &str, body: &Markup) -> Response {
     let start = format!("/console/accounts/{}", account.id);
     let is_here = |part: &str| match part {
         "" => visit.path() == start,

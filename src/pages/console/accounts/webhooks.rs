@@ -4,9 +4,10 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{account, deliveries, page, queue};
+use super::{account, deliveries, page};
 use crate::pages::call::List;
 use crate::pages::console::parts::audit_of;
+use crate::pages::console::parts::deliveries_of_webhook;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, copyable, facts, time};
@@ -122,7 +123,7 @@ async fn show(visit: Visit) -> PageResult {
             p { a href={ "/console/accounts/" (account_id) "/deliveries?webhook_url_id=" (webhook.id) } { "All deliveries of this webhook" } }
         }
         p.actions {
-            a href=(queue::address(webhook.id, "due")) { "Deliveries that wait" }
+            a href=(deliveries_of_webhook(webhook.id, "due")) { "Deliveries that wait" }
             a href={ "/console/replays?webhook_id=" (webhook.id) } { "Replays to this webhook" }
             a href=(audit_of("subject", &format!("webhook/{}", webhook.id))) { "Changes of this webhook in the audit" }
         }

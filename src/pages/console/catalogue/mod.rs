@@ -6,6 +6,8 @@ mod edit;
 mod product;
 mod products;
 mod stock;
+mod stocked;
+mod supplier;
 mod vouchers;
 
 use serde::Deserialize;
@@ -60,12 +62,20 @@ struct Category {
 
 pub fn add(site: Site) -> Site {
     let site = edit::add(product::add(products::add(site)));
-    categories::add(discounts::add(vouchers::add(stock::add(site))))
+    categories::add(discounts::add(vouchers::add(stocked::add(supplier::add(stock::add(site))))))
 }
 
 /// Returns whether the visitor may change the catalogue and its stock.
 fn may_change(visit: &Visit) -> bool {
     visit.operator().is_ok_and(|operator| operator.may(Role::Admin))
+}
+
+/// Returns the address of the events of a product in the audit. `types` may be empty.
+fn audit_of(product: i64, types: &str) -> String {
+    let subject = format!("product/{product}");
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs([("subject", &*subject), ("type", types)].into_iter().filter(|(_, value)| !value.is_empty()));
+    format!("/console/audit?{}", query.finish())
 }
 
 async fn product_of(visit: &Visit, id: i64) -> Result<Product, Refusal> {

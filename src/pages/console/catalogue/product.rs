@@ -6,12 +6,12 @@ use poem::http::{Method, header};
 use serde_json::{Value, json};
 
 use super::stock::Level;
-use super::{Product, categories, may_change, product_of};
+use super::{Product, categories, may_change, product_of, stocked};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{badge, facts, time};
+use crate::pages::parts::values::{badge, facts, grouped, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -51,6 +51,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             @if may_change(visit) { a.button href={ (path) "/edit" } { "Edit" } }
             a.button.plain href={ (path) "/stock" } { "Stock and vouchers" }
             a.button.plain href={ (path) "/discounts" } { "Discounts" }
+            a.button.plain href={ (path) "/supplier" } { "Supplier" }
             a href="/console/products" { "All products" }
         }
         @if may_change(visit) {
@@ -58,7 +59,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             (image_form(&path, &Filled { form: &Form::default(), refusal }))
         } @else { p.quiet { "To change products, you need the role admin." } }
         h2 { "Stock" }
-        (stock_summary(&levels, &path))
+        (stock_summary(&levels, id, &path))
         @for (name, text) in [("Description", &product.description), ("Terms", &product.terms)] {
             @if !text.is_empty() {
                 h2 { (name) }
@@ -79,10 +80,12 @@ fn picture(product: &Product) -> Markup {
     }
 }
 
-fn stock_summary(levels: &List<Level>, path: &str) -> Markup {
+fn stock_summary(levels: &List<Level>, product: i64, path: &str) -> Markup {
     let columns = [("Face value", true), ("Available", true), ("Level", false)];
     let row = |level: &Level| {
-        vec![html! { a href={ (path) "/stock" } { (level.denomination) } }, html! { (level.available) }, level.badge()]
+        let available = stocked::address(product, &level.denomination, "AVAILABLE");
+        let face_value = html! { a href={ (path) "/stock" } { (grouped(&level.denomination)) } };
+        vec![face_value, html! { a href=(available) { (level.available) } }, level.badge()]
     };
     html! {
         @if levels.items.is_empty() {

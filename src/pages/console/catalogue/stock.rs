@@ -6,7 +6,7 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Product, may_change, product_of};
+use super::{Product, audit_of, may_change, product_of, stocked};
 use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, number};
 use crate::pages::outcome::{PageResult, redirect};
@@ -108,8 +108,9 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
             (plot(product.id, &levels.items, &product.currency))
             (rows(product.id, &levels.items))
             p.actions {
-                a.button.plain href=(audit_of(product.id)) { "Audit of this product" }
-                a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Its orders" }
+                a.button.plain href=(audit_of(product.id, "")) { "Audit of this product" }
+                a.button.plain href=(stocked::address(product.id, "", "")) { "All vouchers" }
+                a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Orders of this product" }
             }
         }
         @if may_change(visit) { (threshold(product, &path, fields)) }
@@ -118,15 +119,13 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
     layout::page(visit, &format!("Stock of {}", product.name), &body)
 }
 
-/// Returns the address of the audit of a product.
-fn audit_of(product: i64) -> String {
-    format!("/console/audit?subject=product/{product}")
-}
-
 fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     let shown = &levels[..levels.len().min(MAX_BARS)];
     let text = |level: &Level| format!("{} {currency}", grouped(&level.denomination));
-    let labels: Vec<Label> = shown.iter().map(|level| Label { text: text(level), target: Some(audit_of(product)) }).collect();
+    let labels: Vec<Label> = shown
+        .iter()
+        .map(|level| Label { text: text(level), target: Some(stocked::address(product, &level.denomination, "")) })
+        .collect();
     let series = |name: &'static str, count: fn(&Level) -> i64| Series {
         name,
         values: shown.iter().map(|level| count(level) as f64).collect(),
@@ -142,7 +141,7 @@ fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     }
 }
 
-/// Renders the levels. The face value leads to the audit of the product, and allocated vouchers to its orders.
+/// Renders the levels. Each number leads to the vouchers that it counts.
 fn rows(product: i64, levels: &[Level]) -> Markup {
     let columns = [
         ("Face value", true),
@@ -154,12 +153,14 @@ fn rows(product: i64, levels: &[Level]) -> Markup {
         ("Level", false),
     ];
     let row = |level: &Level| {
+        let counted =
+            |count: i64, status: &str| html! { a href=(stocked::address(product, &level.denomination, status)) { (count) } };
         vec![
-            html! { a href=(audit_of(product)) { (grouped(&level.denomination)) } },
-            html! { (level.available) },
-            html! { a href={ "/console/orders?product_id=" (product) } { (level.allocated) } },
-            html! { (level.expired) },
-            html! { (level.voided) },
+            html! { (grouped(&level.denomination)) },
+            counted(level.available, "AVAILABLE"),
+            counted(level.allocated, "ALLOCATED"),
+            counted(level.expired, "EXPIRED"),
+            counted(level.voided, "VOIDED"),
             html! { @if let Some(threshold) = level.threshold { (threshold) } @else { "–" } },
             level.badge(),
         ]

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::stock::{at_field, face_value};
-use super::{Product, may_change, product_of};
+use super::{Product, audit_of, may_change, product_of, stocked};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
@@ -142,12 +142,12 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
             @if is_good { "Every row is in the stock." } @else { "Some rows were refused. Correct them, and send the file again: no voucher is added twice." }
         }
         div.figures {
-            (figure("Added", &html! { (loaded.accepted) }))
-            (figure("Already there", &html! { (loaded.duplicates) }))
-            (figure("Refused", &html! { (loaded.rejected.len()) }))
+            (figure("Added", &html! { a href=(audit_of(product.id, "VoucherStockLoaded")) { (loaded.accepted) } }))
+            (figure("Already there", &html! { a href=(stocked::address(product.id, "", "")) { (loaded.duplicates) } }))
+            (figure("Refused", &refused_below(loaded.rejected.len())))
         }
         @if !is_good {
-            h2 { "Refused rows" }
+            h2 #refused { "Refused rows" }
             p.quiet { "The header row is not counted." }
             (table::table("Refused rows", &columns, &rows))
             @if loaded.rejected.len() > MAX_ROWS { p { "And " (loaded.rejected.len() - MAX_ROWS) " more." } }
@@ -158,6 +158,11 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
         }
     };
     layout::page(visit, &format!("Vouchers of {}", product.name), &body)
+}
+
+/// Renders the number of refused vouchers, which leads to their table below.
+fn refused_below(count: usize) -> Markup {
+    html! { @if count > 0 { a href="#refused" { (count) } } @else { "0" } }
 }
 
 async fn void_form(visit: Visit) -> PageResult {
@@ -171,7 +176,7 @@ async fn void(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |voided: Voided| {
         let counts = [("Voided", voided.voided), ("Voided before", voided.already_voided)];
-        result_page(&visit, &product, counts, &voided.refused)
+        result_page(&visit, &product, counts, &stocked::address(product.id, "", "VOIDED"), &voided.refused)
     };
     change(&visit, &product, ("void", "reason"), void_page, done).await
 }
@@ -240,7 +245,7 @@ async fn expire(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |expiry: Expiry| {
         let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
-        result_page(&visit, &product, counts, &expiry.refused)
+        result_page(&visit, &product, counts, &audit_of(product.id, "VoucherExpirySet"), &expiry.refused)
     };
     change(&visit, &product, ("expiry", "expires_on"), expiry_page, done).await
 }
@@ -262,18 +267,18 @@ fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respons
     layout::page(visit, &format!("Expire vouchers of {}", product.name), &body)
 }
 
-/// Shows what became of the vouchers that a form names.
-fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], refused: &[Refused]) -> Response {
+/// Shows what became of the vouchers that a form names. The counts lead to `target`.
+fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], target: &str, refused: &[Refused]) -> Response {
     let columns = [("Voucher", false), ("Reason", false)];
     let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
     let rows: Vec<Vec<Markup>> = refused.iter().take(MAX_ROWS).map(row).collect();
     let body = html! {
         div.figures role="status" {
-            @for (name, count) in counts { (figure(name, &html! { (count) })) }
-            (figure("Refused", &html! { (refused.len()) }))
+            @for (name, count) in counts { (figure(name, &html! { a href=(target) { (count) } })) }
+            (figure("Refused", &refused_below(refused.len())))
         }
         @if !rows.is_empty() {
-            h2 { "Refused vouchers" }
+            h2 #refused { "Refused vouchers" }
             (table::table("Refused vouchers", &columns, &rows))
         }
         p.actions { a.button href={ "/console/products/" (product.id) "/stock" } { "To the stock" } }

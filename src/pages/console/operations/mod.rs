@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::erasures;
 use super::replays::{self, Replay};
+use super::{erasures, parts};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::values::{figure, grouped};
 use crate::pages::parts::{layout, table};
@@ -178,8 +178,7 @@ pub fn add(site: Site) -> Site {
     site.get("/console/operations", show)
 }
 
-/// Shows the page. Each number leads to what it counts: those of deliveries to the numbers by webhook, which lead to the
-/// deliveries. The commands that wait lead nowhere, because they are not events yet.
+/// Shows the page. Each number leads to what it counts. The commands that wait lead nowhere, because they are not events yet.
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let state: Operations = visit.get("/admin/v1/operations").await?;
@@ -203,27 +202,27 @@ async fn show(visit: Visit) -> PageResult {
         }
         (alerts(&state))
         div.figures {
-            (figure("Events", &html! { a href="/console/audit" { (sum(|shard| shard.head, i64::MAX)) } }))
+            (figure("Events", &html! { a href=(audit_of(&state.shards)) { (sum(|shard| shard.head, i64::MAX)) } }))
             (figure("Commands that wait", &sum(|shard| shard.waiting_commands, i64::MAX)))
             (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
             // The overview leads to the delayed ones and to those delivered in part.
             (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console")))
-            (figure("Deliveries due", &leading(|shard| shard.due_deliveries, "#due")))
-            (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, tables::IN_FLIGHT)))
-            (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, "#failed")))
+            (figure("Deliveries due", &leading(|shard| shard.due_deliveries, &parts::deliveries_of_shard(None, "due"))))
+            (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, &parts::deliveries_of_shard(None, "in_flight"))))
+            (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, &parts::deliveries_of_shard(None, "failed"))))
         }
-        h2 { "Shards" }
+        h2 #shards { "Shards" }
         (tables::shards(&state.shards))
         (tables::projections(&state.shards))
         h2 { "Throughput and latency" }
         (plots::minutes(&state.minutes))
         (plots::days(&state.days))
-        h2 #endpoints { "Hanging and failing endpoints" }
+        h2 { "Hanging and failing endpoints" }
         @if state.endpoints.is_empty() { p.quiet { "No webhook has a failed attempt that waits to be repeated." } }
         @else { (tables::endpoints(&state.endpoints)) }
-        h3 #due { "Due deliveries by webhook" }
+        h3 { "Due deliveries by webhook" }
         (tables::due_endpoints(&state.due_endpoints))
-        h3 #failed { "Deliveries that failed for good by webhook" }
+        h3 { "Deliveries that failed for good by webhook" }
         (tables::failed_endpoints(&state.failed_endpoints))
         h2 { "Work in progress" }
         @if state.replays.is_empty() { p.quiet { "No replay is running." } }
@@ -236,6 +235,11 @@ async fn show(visit: Visit) -> PageResult {
         (tables::low_stock(&state.low_stock))
     };
     Ok(layout::page(&visit, "Operations", &body))
+}
+
+/// Returns the address of all events: the audit of the only shard, or the table of the shards, whose rows lead to their audits.
+fn audit_of(shards: &[Shard]) -> String {
+    if let [shard] = shards { parts::audit_of("shard_id", &shard.shard_id.to_string()) } else { "#shards".to_owned() }
 }
 
 /// Renders the alerts that hold, the readiness of the node first.

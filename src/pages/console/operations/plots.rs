@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::{Day, Minute};
 use crate::pages::console::attempts;
+use crate::pages::parts::period::during;
 use crate::pages::parts::plot::{Label, Series, bars, bars_by};
 
 /// Renders the last hour of all nodes.
@@ -13,8 +14,8 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
         minutes.iter().map(|minute| Label { text: text(minute), target: target(minute) }).collect()
     };
     let audited = labels(|minute| {
-        let day = minute.minute.format("%Y-%m-%d");
-        Some(format!("/console/audit?from={day}&to={day}"))
+        let at = minute.minute.format("%Y-%m-%dT%H:%M").to_string();
+        Some(during("/console/audit", &at, &at))
     });
     let attempted = labels(|minute| {
         let at = minute.minute.format("%Y-%m-%dT%H:%M").to_string();
@@ -87,6 +88,7 @@ mod tests {
         let (none, some) = (minutes(&[minute(0)]).0, minutes(&[minute(3)]).0);
         assert!(none.contains("No node has attempted a delivery") && !none.contains("Response time"), "{none}");
         assert!(some.contains("Response time") && some.contains("00:00"), "{some}");
+        assert!(some.contains("/console/audit?from=1970-01-01T00%3A00&amp;to=1970-01-01T00%3A00"), "{some}");
         assert!(some.contains("/console/attempts?from=1970-01-01T00%3A00&amp;to=1970-01-01T00%3A00"), "{some}");
         assert!(days(&[]).0.contains("No node"));
         let day = Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1, average_ms: Some(17), longest_ms: 31 };

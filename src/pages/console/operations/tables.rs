@@ -1,25 +1,16 @@
 //! Tables of the state of operations.
 
-use chrono::{TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{DueEndpoint, Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
-use crate::pages::console::accounts::queue;
-use crate::pages::console::parts::position;
+use crate::pages::console::parts::{audit_of, deliveries_of_shard, deliveries_of_webhook, position};
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, grouped, time, time_or_none};
 
-/// Address of the attempts that the number of deliveries in flight counts.
-pub const IN_FLIGHT: &str = "/console/attempts?outcome=in_flight";
 /// Number at which the API stops to count the deliveries of a webhook.
 const COUNTED: i64 = 1_000;
 /// Number of webhooks at which the API cuts its lists.
 const MAX_WEBHOOKS: usize = 50;
-
-/// Returns the address of the attempts without an outcome. A lease expires within a day.
-fn unknown() -> String {
-    format!("/console/attempts?outcome=unknown&from={}", (Utc::now() - TimeDelta::days(1)).format("%Y-%m-%dT%H:%M"))
-}
 
 fn number(number: i64) -> Markup {
     html! { (grouped(&number.to_string())) }
@@ -49,7 +40,7 @@ fn seconds(seconds: f64) -> Markup {
     html! { (format!("{seconds:.1}")) " s" }
 }
 
-/// Renders the shards with the times of their last progress and their queues.
+/// Renders the shards with the times of their last progress and their queues. A shard leads to the audit of its log.
 pub fn shards(shards: &[Shard]) -> Markup {
     let columns = [
         ("Shard", false),
@@ -65,16 +56,17 @@ pub fn shards(shards: &[Shard]) -> Markup {
         ("Attempts kept since", false),
     ];
     let row = |shard: &Shard| {
+        let of_state = |value: i64, part: &str| leading(value, &deliveries_of_shard(Some(shard.shard_id), part));
         vec![
-            html! { "Shard " (shard.shard_id) },
+            html! { a href=(audit_of("shard_id", &shard.shard_id.to_string())) { "Shard " (shard.shard_id) } },
             position(shard.shard_id, shard.head),
             time_or_none(shard.appended_at),
             time_or_none(shard.projected_at),
             time_or_none(shard.signed_at),
-            leading(shard.due_deliveries, "#due"),
-            leading(shard.in_flight_deliveries, IN_FLIGHT),
-            leading(shard.expired_deliveries, &unknown()),
-            leading(shard.dead_deliveries, "#failed"),
+            of_state(shard.due_deliveries, "due"),
+            of_state(shard.in_flight_deliveries, "in_flight"),
+            of_state(shard.expired_deliveries, "without_outcome"),
+            of_state(shard.dead_deliveries, "failed"),
             // A verification names them.
             html! {
                 @match shard.missing_deliveries {
@@ -129,7 +121,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (endpoint.webhook_id) } { "Webhook " (endpoint.webhook_id) } },
             html! { a href={ "/console/accounts/" (endpoint.account_id) } { "Account " (endpoint.account_id) } },
-            counted(endpoint.waiting, &queue::address(endpoint.webhook_id, "retries")),
+            counted(endpoint.waiting, &deliveries_of_webhook(endpoint.webhook_id, "retries")),
             html! { (endpoint.attempts) },
             time(endpoint.next_attempt_at),
             time_or_none(endpoint.attempted_at),
@@ -154,7 +146,7 @@ pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            counted(due, &queue::address(webhook_id, "due")),
+            counted(due, &deliveries_of_webhook(webhook_id, "due")),
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
@@ -173,7 +165,7 @@ pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
             counted(failed_in_all, &failed_for_good(account_id, webhook_id)),
-            html! { @if failed > COUNTED { "at least " } (number(failed)) },
+            html! { a href=(deliveries_of_webhook(webhook_id, "failed_lately")) { @if failed > COUNTED { "at least " } (number(failed)) } },
             time(failed_at),
         ]
     };
@@ -283,7 +275,7 @@ pub fn low_stock(low: &[LowStock]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
+    use chrono::{DateTime, Utc};
 
     use super::*;
 
@@ -317,6 +309,7 @@ mod tests {
         };
         let of_shard = std::slice::from_ref(&shard);
         assert!(shards(of_shard).0.contains("/console/events/1/9") && projections(of_shard).0.contains("/console/events/1/8"));
+        assert!(shards(of_shard).0.contains("/console/queue?part=without_outcome&amp;shard_id=1"));
     }
 
     #[test]

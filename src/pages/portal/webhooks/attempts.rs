@@ -5,6 +5,7 @@ use poem::Response;
 
 use crate::pages::call::Refusal;
 use crate::pages::outcome::PageResult;
+use crate::pages::parts::period::during;
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::webhook::Webhook;
 use crate::pages::shared::attempts::{self, ListedAttempt, Part};
@@ -21,7 +22,7 @@ fn path(webhook: i64) -> String {
 
 /// Returns the address of the attempts of a webhook that ended on a day (UTC), such as `2026-01-31`.
 pub fn of_day(webhook: i64, day: &str) -> String {
-    attempts::ended(&path(webhook), &format!("{day}T00:00"), &format!("{day}T23:59"))
+    during(&path(webhook), &format!("{day}T00:00"), &format!("{day}T23:59"))
 }
 
 async fn load(visit: &Visit, webhook: i64) -> Result<Part<ListedAttempt>, Refusal> {

@@ -13,7 +13,6 @@ use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
-use crate::pages::portal::health::counted;
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -129,7 +128,7 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
         }
         h2 { "Replays" }
         @if replays.items.is_empty() { (table::empty("There was no replay of this webhook yet. A replay sends again what failed or was missed.", None)) }
-        @else { (rows(webhook.id, &replays.items)) (table::pager(replays, &path, &visit.query)) }
+        @else { (rows(&replays.items)) (table::pager(replays, &path, &visit.query)) }
         p.actions { a href={ "/portal/webhooks/" (webhook.id) } { "Back to " (webhook.name) } }
     };
     layout::page(visit, "Deliver again", &body)
@@ -156,8 +155,14 @@ fn confirmation(path: &str, form: &Form, counted: &Counted) -> Markup {
     }
 }
 
-/// Renders replays. Their numbers lead to the webhook's deliveries.
-fn rows(webhook: i64, replays: &[Replay]) -> Markup {
+/// Renders a number of a replay's deliveries, which leads to them. `status` may be empty.
+fn counted(replay: &Replay, count: i64, status: &str) -> Markup {
+    let target = format!("/portal/webhooks/deliveries?replay_id={}", replay.id);
+    html! { a href={ (target) @if !status.is_empty() { "&status=" (status) } } { (count) } }
+}
+
+/// Renders replays. Their numbers lead to their deliveries.
+fn rows(replays: &[Replay]) -> Markup {
     let columns = [
         ("Replay", false),
         ("Requested", false),
@@ -173,10 +178,10 @@ fn rows(webhook: i64, replays: &[Replay]) -> Markup {
             html! { "Replay " (replay.id) },
             time(replay.created_at),
             time(replay.updated_at),
-            counted(webhook, replay.deliveries, ""),
-            counted(webhook, replay.delivered_count, "delivered"),
-            counted(webhook, replay.pending_count, "pending"),
-            counted(webhook, replay.failed_count, "failed"),
+            counted(replay, replay.deliveries, ""),
+            counted(replay, replay.delivered_count, "delivered"),
+            counted(replay, replay.pending_count, "pending"),
+            counted(replay, replay.failed_count, "failed"),
             badge(&replay.status),
         ]
     };

@@ -22,6 +22,7 @@ def _list_deliveries(
     event_type: Optional[WebhookEventType] = None,
     order_id: Optional[int] = None,
     webhook_url_id: Optional[int] = None,
+    replay_id: Optional[int] = None,
 ) -> Call:
     return Call(
         "GET",
@@ -33,6 +34,7 @@ def _list_deliveries(
             "event_type": event_type,
             "order_id": order_id,
             "webhook_url_id": webhook_url_id,
+            "replay_id": replay_id,
         },
     )
 
@@ -81,6 +83,7 @@ class Deliveries:
         event_type: Optional[WebhookEventType] = None,
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
+        replay_id: Optional[int] = None,
     ) -> DeliveryList:
         """List deliveries.
 
@@ -93,6 +96,7 @@ class Deliveries:
                 event_type=event_type,
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
+                replay_id=replay_id,
             )
         )
         return DeliveryList.from_dict(response.json())
@@ -105,6 +109,7 @@ class Deliveries:
         event_type: Optional[WebhookEventType] = None,
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
+        replay_id: Optional[int] = None,
     ) -> Iterator[Delivery]:
         """List deliveries, page after page.
 
@@ -117,6 +122,7 @@ class Deliveries:
                 event_type=event_type,
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
+                replay_id=replay_id,
             ),
         ):
             for each in DeliveryList.from_dict(response.json()).data.deliveries:
@@ -179,6 +185,7 @@ class AsyncDeliveries:
         event_type: Optional[WebhookEventType] = None,
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
+        replay_id: Optional[int] = None,
     ) -> DeliveryList:
         """List deliveries.
 
@@ -191,6 +198,7 @@ class AsyncDeliveries:
                 event_type=event_type,
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
+                replay_id=replay_id,
             )
         )
         return DeliveryList.from_dict(response.json())
@@ -203,6 +211,7 @@ class AsyncDeliveries:
         event_type: Optional[WebhookEventType] = None,
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
+        replay_id: Optional[int] = None,
     ) -> AsyncIterator[Delivery]:
         """List deliveries, page after page.
 
@@ -215,6 +224,7 @@ class AsyncDeliveries:
                 event_type=event_type,
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
+                replay_id=replay_id,
             ),
         ):
             for each in DeliveryList.from_dict(response.json()).data.deliveries:
