@@ -80,6 +80,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/portal/webhooks/deliveries", "status=failed"),
     ("/portal/webhooks/deliveries", "event_type=order.cancelled"),
     ("/portal/webhooks/deliveries", "order_id=500000"),
+    ("/portal/webhooks/deliveries", "replay_id={replays}"),
+    ("/portal/webhooks/deliveries", "replay_id={replays}&status=failed"),
     ("/portal/webhooks/{id}/explanation", "order_id=500000"),
     ("/portal/webhooks/{id}/attempts", "outcome=failed"),
     ("/portal/webhooks/{id}/attempts", "outcome=unknown"),
@@ -90,6 +92,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/console/search", "q=01900000-0000-7000-8001-00000007a120"),
     ("/console/search", "q=benchmark"),
     ("/console/accounts/{id}/deliveries", "status=failed"),
+    ("/console/accounts/{id}/deliveries", "replay_id={replays}&status=delivered"),
+    ("/console/purchases", "status=FULFILLED&supplier=acme"),
     ("/console/reconciliation", "account_id={accounts}"),
     ("/console/reconciliation", "from={middle}"),
     ("/console/reconciliation", "from={middle}&to={middle}"),
@@ -134,8 +138,26 @@ const ONLY_WITH_QUERY: &[&str] = &["/portal/webhooks/{id}/explanation", "/consol
 
 const NOTE: &str = "\
     The ledger is that of the long lists: one account with a million orders over a hundred products in eighty days, and 1,900,000 \
-    deliveries to two webhooks, each with one attempt. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
+    deliveries to two webhooks, each with one attempt, of which 2,500 wait for another one, and a replay of 10,000 deliveries. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the other, by a user who is signed in. The target of every \
     page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes with its style sheet, script and pictures.";
+
+/// Adds purchases from a supplier. Returns the id of the last one.
+const PURCHASES: &str = "WITH made AS (
+        INSERT INTO purchases (shard_id, id, version, order_id, product_id, currency, denomination, quantity, supplier, sku, reserved, key,
+            status, spent, vouchers, usable, may_succeed_later, requested_at, updated_at)
+        SELECT 1, nextval('purchase_ids'), 1, n, (SELECT min(id) FROM products), 'EUR', 10, 1, 'acme', 'SKU', 10, gen_random_uuid(),
+            CASE n % 4 WHEN 0 THEN 'REFUSED' ELSE 'FULFILLED' END, 9, 1, 1, false, now(), now()
+        FROM generate_series(1, 5000) AS n RETURNING id)
+    SELECT max(id) FROM made";
+/// Position from which the log has the events of the latest 10,000 deliveries.
+const PART_TO_REPLAY: &str = "SELECT e.position FROM deliveries d JOIN webhook_envelopes e USING (shard_id, event_id)
+    WHERE d.id = (SELECT max(id) FROM deliveries) - 10000";
+/// Puts the deliveries of the replay into the state in which a worker would have left them.
+const REPLAYED: &str = "WITH done AS (
+        UPDATE delivery_state s SET attempt_count = 1, status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END,
+            delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
+        FROM deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id AND d.replay_id > 0 RETURNING s.delivery_id)
+    SELECT count(*) FROM done";
 
 /// Number of accounts without orders.
 const ACCOUNTS: usize = 1_000;
@@ -213,6 +235,16 @@ async fn complete(serve: &Serve, filled: &LongLists, options: &PgConnectOptions)
     let approval = id(serve.operator(&format!("/wallets/{wallet}/fund"), funding).await?)?;
     let statement = serve.import("date,amount,currency,reference\n2026-01-31,30.00,EUR,x\n").await?;
     let key = one("SELECT min(id) FROM credentials").await?;
+    let purchase = one(PURCHASES).await?;
+    let replay = one(PART_TO_REPLAY).await?;
+    let replay = json!({"kind": "deliveries", "from_position": replay, "per_second": 500});
+    let replay = serve.operator(&format!("/webhooks/{}/replays", filled.webhook), replay).await?;
+    let replay = id(replay["replay"].clone())?;
+    while one("SELECT count(*) FROM webhook_replays WHERE status = 'RUNNING'").await? > 0 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    support::until_totalled(options).await?;
+    one(REPLAYED).await?;
     Ok(Ids::from([
         ("accounts", filled.account),
         ("api-keys", key),
@@ -227,6 +259,8 @@ async fn complete(serve: &Serve, filled: &LongLists, options: &PgConnectOptions)
         ("orders", 500_000),
         ("payouts", payout),
         ("products", filled.product),
+        ("purchases", purchase),
+        ("replays", replay),
         ("team", owner),
         ("transactions", one("SELECT transaction_id FROM orders WHERE id = 500000").await?),
         ("users", owner),

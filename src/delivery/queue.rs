@@ -89,7 +89,8 @@ pub struct Queued {
 }
 
 /// Lists a page of the deliveries in a state. For each condition of the state, the list ends after [`MAX_OF_WEBHOOK`] deliveries of
-/// a webhook, or [`MAX_OF_SHARD`] of a shard, as the overview counts no further.
+/// a webhook, or [`MAX_OF_SHARD`] of a shard, as the overview counts no further. If a shard has more, the list has the latest
+/// failures, or any of the other deliveries.
 ///
 /// # Errors
 /// Any error of the database.
@@ -99,7 +100,7 @@ pub async fn list(pool: &PgPool, scope: Scope<'_>, part: Part, page: Page) -> Re
 
 async fn list_once(pool: &PgPool, scope: Scope<'_>, part: Part, page: Page) -> Result<Listed<Queued>, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
-    // The keys are few, so they are all read.
+    // The keys are bounded, so they are all read.
     let keys: Vec<(ShardId, i64)> = keys(scope, part).build_query_as().fetch_all(&mut *tx).await?;
     let total = i64::try_from(keys.len()).unwrap_or(i64::MAX);
     let before = usize::try_from(page.offset()).unwrap_or(usize::MAX);
@@ -132,13 +133,18 @@ fn keys(scope: Scope<'_>, part: Part) -> QueryBuilder<Postgres> {
             .push("(SELECT s.shard_id, s.delivery_id, s.next_attempt_at FROM delivery_state s WHERE s.shard_id = ")
             .push_bind(shard);
         match scope {
-            // An index has the deliveries of a webhook in this order.
+            // An index has the pending deliveries of a webhook in this order.
             Scope::Webhook(_, webhook) => {
                 query.push(" AND s.webhook_id = ").push_bind(webhook).push(" AND ").push(condition);
                 query.push(" ORDER BY ").push(order).push(" LIMIT ").push_bind(MAX_OF_WEBHOOK);
             }
+            // An index has the failures of all webhooks in this order. Of other deliveries, any will do.
             Scope::Shards(_) => {
-                query.push(" AND ").push(condition).push(" LIMIT ").push_bind(MAX_OF_SHARD);
+                query.push(" AND ").push(condition);
+                if part.is_newest_first() {
+                    query.push(" ORDER BY ").push(order);
+                }
+                query.push(" LIMIT ").push_bind(MAX_OF_SHARD);
             }
         }
         query.push(")");

@@ -24,7 +24,7 @@ async fn an_admin_names_a_supplier() {
         browser.logs_refusal(400).await;
         check(&browser, "a supplier with a wrong name").await;
         browser.fill("Supplier", "acme").await;
-        browser.fill("Name at the supplier", "A-10").await;
+        browser.fill("SKU", "A-10").await;
         browser.press("Save the supplier").await;
         browser.sees("The change is saved.").await;
         browser.find("//input[@id='sku'][@value='A-10']").await;
@@ -50,7 +50,7 @@ async fn an_admin_closes_a_purchase_about_which_the_supplier_says_nothing_more()
         browser.press(&format!("Purchase {purchase}")).await;
         browser.find("//dd//span[text()='Requested']").await;
         check(&browser, "a purchase").await;
-        browser.press("The supplier says nothing more").await;
+        browser.press("Close this purchase").await;
         browser.press("Close the purchase").await;
         browser.sees("The purchase is closed.").await;
         browser.find("//dd[.='CLOSED_BY_OPERATOR']").await;

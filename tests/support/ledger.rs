@@ -107,7 +107,6 @@ pub async fn product(ledger: &Ledger, name: &str) -> ProductId {
     product.id
 }
 
-/// Details of a product with the face values 10.00 and 25.00.
 /// Names the supplier "acme" at a product, and requests a purchase of the vouchers over 10.00 EUR that an order lacks.
 pub async fn buy(ledger: &Ledger, order_id: OrderId, product_id: ProductId, sku: &str) -> PurchaseId {
     let (name, sku) = ("acme".to_owned(), sku.to_owned());
@@ -119,6 +118,7 @@ pub async fn buy(ledger: &Ledger, order_id: OrderId, product_id: ProductId, sku:
     purchase.id
 }
 
+/// Details of a product with the face values 10.00 and 25.00.
 pub fn details(name: &str) -> ProductDetails {
     ProductDetails {
         name: name.to_owned(),

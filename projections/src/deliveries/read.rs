@@ -156,7 +156,8 @@ async fn of_order_or_replay(
 ) -> Result<(i64, Vec<i64>), sqlx::Error> {
     let moved = retried.ids(filter);
     let matching = |query: &mut QueryBuilder<Postgres>| {
-        query.push(" FROM deliveries d").push(STATE).push(" WHERE d.shard_id = ").push_bind(shard);
+        query.push(" FROM deliveries d").push(if filter.status.is_some() { STATE } else { "" });
+        query.push(" WHERE d.shard_id = ").push_bind(shard);
         page::equals(query, "d.account_id", Some(filter.account_id));
         page::equals(query, "d.order_id", filter.order_id);
         if let Some(replay) = filter.replay_id {

@@ -95,7 +95,8 @@ impl Queue {
     ///
     /// Returns the deliveries to the webhooks of all accounts in a state, the one that is due first at the start, or the one that
     /// failed last. The numbers of shards in `GET /admin/v1/operations` count the same deliveries. The list ends after 10,001
-    /// deliveries of a shard; for `due`, after as many first attempts and as many retries.
+    /// deliveries of a shard; for `due`, after as many first attempts and as many retries. If a shard has more, the list has the latest
+    /// failures, or any of the other deliveries.
     #[oai(path = "/queue", method = "get", operation_id = "list_queue")]
     async fn list_all(
         &self,
@@ -116,7 +117,7 @@ impl Queue {
             named => vec![state.shard_named(named)?],
         };
         let part = part.0.unwrap_or(QueuePart::Due).into();
-        let found = queue::list(&state.read_pool(), Scope::Shards(&shards), part, rows_of(page)).await?;
+        let found = queue::list(state.ledger.pool(), Scope::Shards(&shards), part, rows_of(page)).await?;
         Ok(listed(found, page, QueuedDelivery::from))
     }
 

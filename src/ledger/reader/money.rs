@@ -14,15 +14,9 @@ pub async fn wallet_events(
     after: Position,
     upto: Position,
 ) -> Result<Vec<Recorded>, ReadError> {
-    let found: Vec<Stored> = sqlx::query_as(select_events!(
-        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet' ORDER BY position"
-    ))
-    .bind(shard)
-    .bind(after)
-    .bind(upto)
-    .fetch_all(db)
-    .await?;
-    found.iter().map(Stored::decode).collect()
+    const WALLETS: &str =
+        select_events!("WHERE shard_id = $1 AND position > $2 AND position <= $3 AND stream_type = 'wallet' ORDER BY position");
+    between(db, shard, (after, upto), WALLETS).await
 }
 
 /// Returns the events of wallets, and those of accounts about notices of low balances, between two positions, in order.
@@ -32,17 +26,12 @@ pub async fn balance_events(
     after: Position,
     upto: Position,
 ) -> Result<Vec<Recorded>, ReadError> {
-    let found: Vec<Stored> = sqlx::query_as(select_events!(
+    const BALANCES: &str = select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3
          AND (stream_type = 'wallet' OR stream_type = 'account' AND type IN ('LowBalanceNoticeSet', 'LowBalanceReached'))
          ORDER BY position"
-    ))
-    .bind(shard)
-    .bind(after)
-    .bind(upto)
-    .fetch_all(db)
-    .await?;
-    found.iter().map(Stored::decode).collect()
+    );
+    between(db, shard, (after, upto), BALANCES).await
 }
 
 /// Returns the events that move vouchers into or out of the stock, between two positions, in order.
@@ -52,16 +41,22 @@ pub async fn stock_events(
     after: Position,
     upto: Position,
 ) -> Result<Vec<Recorded>, ReadError> {
-    let found: Vec<Stored> = sqlx::query_as(select_events!(
+    const STOCK: &str = select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND (stream_type = 'order' AND type IN ('OrderDelivered',
             'OrderPartiallyDelivered') OR stream_type = 'product' AND type IN ('VoucherStockLoaded', 'VouchersVoided', 'VouchersExpired'))
          ORDER BY position"
-    ))
-    .bind(shard)
-    .bind(after)
-    .bind(upto)
-    .fetch_all(db)
-    .await?;
+    );
+    between(db, shard, (after, upto), STOCK).await
+}
+
+/// Runs a statement for the events between two positions.
+async fn between(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    (after, upto): (Position, Position),
+    statement: &'static str,
+) -> Result<Vec<Recorded>, ReadError> {
+    let found: Vec<Stored> = sqlx::query_as(statement).bind(shard).bind(after).bind(upto).fetch_all(db).await?;
     found.iter().map(Stored::decode).collect()
 }
 

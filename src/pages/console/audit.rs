@@ -13,7 +13,7 @@ use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{minutes, rfc3339};
+use crate::pages::parts::period::{in_minutes, minutes, rfc3339};
 use crate::pages::parts::values::{time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -132,7 +132,8 @@ fn link(path: &str, query: &Form, before: Option<&str>) -> String {
 }
 
 fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Response {
-    let fields = Filled { form: &visit.query, refusal };
+    let query = in_minutes(&visit.query);
+    let fields = Filled { form: &query, refusal };
     let body = html! {
         (layout::problem(refusal))
         p {

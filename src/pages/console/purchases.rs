@@ -177,11 +177,11 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
 fn closing(purchase: &Purchase) -> Markup {
     html! {
         details.card {
-            summary { "The supplier says nothing more" }
+            summary { "Close this purchase" }
             form method="post" action={ "/console/purchases/" (purchase.id) "/close" } {
                 p {
-                    "First make sure that " (purchase.supplier) " has sold nothing under the idempotency key, and load what it has sold. \
-                     Then the purchase ends as refused. An order that still waits is bought again after a day. This cannot be undone."
+                    "Ask " (purchase.supplier) " whether it sold anything under the idempotency key. If it did, load those vouchers first. \
+                     The purchase then ends as refused, and an order that still waits is bought again after a day. This cannot be undone."
                 }
                 button.danger { "Close the purchase" }
             }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::accounts;
 use super::parts::{account, position};
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
+use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -53,7 +53,11 @@ async fn list(visit: Visit) -> PageResult {
     visit.operator()?;
     let path = format!("/admin/v1/queue?{}", visit.query.only(&["page", "part", "shard_id"]));
     let show = |queued: Option<&List<Queued>>, refusal: Option<&Refusal>| {
-        layout::page(&visit, "Deliveries by state", &content(&visit, queued, refusal, ("/console/attempts", "Delivery attempts")))
+        layout::page(
+            &visit,
+            "Deliveries by state",
+            &content(&visit, queued, refusal, true, ("/console/attempts", "Delivery attempts")),
+        )
     };
     match visit.list::<Queued>(&path, "deliveries").await {
         Ok(queued) => Ok(show(Some(&queued), None)),
@@ -71,7 +75,7 @@ async fn list_of_webhook(visit: Visit) -> PageResult {
     let account = account?;
     let next = format!("/console/webhooks/{id}");
     let show = |queued: Option<&List<Queued>>, refusal: Option<&Refusal>| {
-        let body = content(&visit, queued, refusal, (&next, "Show the webhook"));
+        let body = content(&visit, queued, refusal, false, (&next, "Show the webhook"));
         accounts::page(&visit, &account, &format!("Deliveries of webhook {id} by state"), &body)
     };
     match queued {
@@ -80,35 +84,25 @@ async fn list_of_webhook(visit: Visit) -> PageResult {
     }
 }
 
-/// Renders a page of the deliveries, with links to the other states. An empty list has a link to `next`.
-fn content(visit: &Visit, queued: Option<&List<Queued>>, refusal: Option<&Refusal>, next: (&str, &str)) -> Markup {
-    let shown = visit.query.text("part").unwrap_or(PARTS[0].0);
+/// Renders a page of the deliveries with the form of its filters. An empty list has a link to `next`.
+fn content(visit: &Visit, queued: Option<&List<Queued>>, refusal: Option<&Refusal>, of_all: bool, next: (&str, &str)) -> Markup {
+    let fields = Filled { form: &visit.query, refusal };
     html! {
         (layout::problem(refusal))
-        nav aria-label="States of deliveries" {
-            ul.links {
-                @for (part, name) in PARTS {
-                    li { a href=(other(visit.path(), &visit.query, part)) aria-current=[(part == shown).then_some("page")] { (name) } }
-                }
-            }
-        }
+        (table::filters(visit.path(), &html! {
+            (fields.select("part", "State", &PARTS, ""))
+            @if of_all { (fields.input("shard_id", "Shard", "search", "")) }
+        }))
         @match queued {
             None => {},
             Some(queued) if queued.items.is_empty() => (table::empty("No delivery is in this state.", Some(next))),
             Some(queued) => {
-                p.quiet { "Each list ends where the state of operations stops to count." }
+                p.quiet { "A list ends where the state of operations stops to count: after 10,001 deliveries of a shard, or 1,000 of a webhook." }
                 (rows(&queued.items))
                 (table::pages_of(queued, visit.path(), &visit.query, ("Before", "Next")))
             }
         }
     }
-}
-
-/// Returns the address of another state, of the same shard.
-fn other(path: &str, query: &Form, part: &str) -> String {
-    let shard = query.text("shard_id").map(|shard| ("shard_id", shard));
-    let mut encoded = url::form_urlencoded::Serializer::new(String::new());
-    format!("{path}?{}", encoded.append_pair("part", part).extend_pairs(shard).finish())
 }
 
 fn rows(queued: &[Queued]) -> Markup {
@@ -148,7 +142,6 @@ fn rows(queued: &[Queued]) -> Markup {
 mod tests {
     use serde_json::json;
 
-    use super::super::parts::deliveries_of_shard;
     use super::*;
 
     #[test]
@@ -166,12 +159,5 @@ mod tests {
             assert!(markup.contains(part), "{part}: {markup}");
         }
         assert!(markup.contains("badge") && !markup.contains("/console/orders/0"), "{markup}");
-    }
-
-    #[test]
-    fn a_state_keeps_the_shard() {
-        let query = Form::parse(b"part=due&shard_id=2&page=3");
-        assert_eq!(other("/console/queue", &query, "failed"), deliveries_of_shard(Some(2), "failed"));
-        assert_eq!(other("/console/queue", &Form::default(), "due"), deliveries_of_shard(None, "due"));
     }
 }

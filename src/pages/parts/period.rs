@@ -41,6 +41,20 @@ pub fn minutes(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
     Ok([at("from", false)?, at("to", true)?])
 }
 
+/// Returns a query with the days `from` and `to` as their first and their last minute, for fields that take minutes.
+pub fn in_minutes(query: &Form) -> Form {
+    let minute = |(name, value): &(String, String)| {
+        let at = match name.as_str() {
+            "from" => "T00:00",
+            "to" => "T23:59",
+            _ => "",
+        };
+        let is_day = !at.is_empty() && value.parse::<NaiveDate>().is_ok();
+        (name.clone(), if is_day { format!("{value}{at}") } else { value.clone() })
+    };
+    Form::from_pairs(query.pairs().iter().map(minute).collect())
+}
+
 /// Returns the start and the end of the days `from` to `to` of a query.
 ///
 /// # Errors
@@ -70,6 +84,8 @@ mod tests {
         let period = |text: &str| minutes(&Form::parse(text.as_bytes())).unwrap().map(|at| rfc3339(at.unwrap()));
         assert_eq!(period("from=2026-01-31T12:05&to=2026-01-31T12:05"), ["2026-01-31T12:05:00Z", "2026-01-31T12:06:00Z"]);
         assert_eq!(period("from=2026-01-31&to=2026-01-31"), ["2026-01-31T00:00:00Z", "2026-02-01T00:00:00Z"]);
+        let form = in_minutes(&Form::parse(b"from=2026-01-31&to=2026-01-31&actor=2026-01-31"));
+        assert_eq!(["from", "to", "actor"].map(|name| form.value(name)), ["2026-01-31T00:00", "2026-01-31T23:59", "2026-01-31"]);
     }
 
     #[test]

@@ -6,8 +6,7 @@ use serde::Deserialize;
 
 use super::{account, deliveries, page};
 use crate::pages::call::List;
-use crate::pages::console::parts::audit_of;
-use crate::pages::console::parts::deliveries_of_webhook;
+use crate::pages::console::parts::{audit_of, deliveries_of_webhook};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, copyable, facts, time};

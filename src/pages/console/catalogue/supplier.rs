@@ -83,7 +83,7 @@ fn form(path: &str, fields: &Filled<'_>) -> Markup {
     html! {
         form.card method="post" action={ (path) "/supplier" } {
             (fields.input("supplier", "Supplier", "text", "Its name in the file of suppliers. Leave it empty to buy nothing."))
-            (fields.input("sku", "Name at the supplier", "text", "The supplier's name of the product."))
+            (fields.input("sku", "SKU", "text", "The supplier's name of the product."))
             button { "Save the supplier" }
         }
     }

@@ -205,8 +205,13 @@ async fn show(visit: Visit) -> PageResult {
             (figure("Events", &html! { a href=(audit_of(&state.shards)) { (sum(|shard| shard.head, i64::MAX)) } }))
             (figure("Commands that wait", &sum(|shard| shard.waiting_commands, i64::MAX)))
             (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
-            // The overview leads to the delayed ones and to those delivered in part.
-            (figure("Orders without stock", &leading(|shard| shard.out_of_stock_orders, "/console")))
+            (figure("Orders without stock", &html! {
+                (sum(|shard| shard.out_of_stock_orders, COUNTED)) " "
+                small {
+                    "(" a href="/console/orders?status=DELAYED" { "delayed" } " or "
+                    a href="/console/orders?status=PARTIALLY_DELIVERED" { "delivered in part" } ")"
+                }
+            }))
             (figure("Deliveries due", &leading(|shard| shard.due_deliveries, &parts::deliveries_of_shard(None, "due"))))
             (figure("Deliveries in flight", &leading(|shard| shard.in_flight_deliveries, &parts::deliveries_of_shard(None, "in_flight"))))
             (figure("Deliveries failed for good", &leading(|shard| shard.dead_deliveries, &parts::deliveries_of_shard(None, "failed"))))

@@ -16,9 +16,14 @@ fn number(number: i64) -> Markup {
     html! { (grouped(&number.to_string())) }
 }
 
-/// Renders a number that leads to what it counts.
+/// Renders a number of a shard's deliveries, which leads to them.
 fn leading(value: i64, target: &str) -> Markup {
-    html! { a href=(target) { (number(value)) } }
+    html! {
+        a href=(target) {
+            @if value >= super::COUNTED { "at least " }
+            (number(value))
+        }
+    }
 }
 
 /// Renders a number of a webhook's deliveries, which leads to them.
@@ -159,13 +164,15 @@ pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
 /// Renders the webhooks with deliveries that have failed for good.
 pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
     let columns = [("Webhook", false), ("Account", false), ("Failed for good", true), ("In 24 hours", true), ("Latest", false)];
+    // The API looks at the latest failures of all webhooks together.
+    let is_cut = endpoints.iter().map(|endpoint| endpoint.failed).sum::<i64>() > COUNTED;
     let row = |endpoint: &FailedEndpoint| {
         let &FailedEndpoint { webhook_id, account_id, failed, failed_in_all, failed_at } = endpoint;
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
             counted(failed_in_all, &failed_for_good(account_id, webhook_id)),
-            html! { a href=(deliveries_of_webhook(webhook_id, "failed_lately")) { @if failed > COUNTED { "at least " } (number(failed)) } },
+            html! { a href=(deliveries_of_webhook(webhook_id, "failed_lately")) { @if is_cut { "at least " } (number(failed)) } },
             time(failed_at),
         ]
     };
