@@ -7,6 +7,7 @@
 mod answer;
 mod calls;
 mod http;
+mod notices;
 mod port;
 mod settings;
 
@@ -28,6 +29,7 @@ use crate::ledger::{Command, CommandResult, Ledger, Origin, WriteError, connect}
 pub use answer::{Answer, Unknown};
 pub use calls::Claimed;
 pub use http::HttpSupplier;
+pub use notices::{NoticeSettings, Notices, take_notice};
 pub use port::{Supplier, Wanted};
 pub use settings::{Fields, SettingsError, SupplierSettings, read};
 
@@ -223,6 +225,15 @@ pub fn open(path: Option<&Path>) -> Result<Vec<Arc<dyn Supplier>>, SettingsError
         Ok(Arc::new(supplier) as Arc<dyn Supplier>)
     };
     settings.into_iter().map(open).collect()
+}
+
+/// Checks the file of suppliers and those that it names, as nodes of any role read them.
+///
+/// # Errors
+/// If a file or a certificate is invalid.
+pub fn check(path: &Path) -> Result<(), SettingsError> {
+    open(Some(path))?;
+    Notices::read(path).map(drop)
 }
 
 /// Starts the purchases from each of these suppliers. A silent one does not delay the others.
