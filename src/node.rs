@@ -174,7 +174,7 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
-        supply::start(&node.ledger, suppliers.called, &node.roles, &node.stop_roles);
+        supply::start(&node.ledger, suppliers.called, &metrics, &node.roles, &node.stop_roles);
         node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
             let ending = Ending { leaving: node.leaving.clone(), stopping: node.no_requests.clone() };

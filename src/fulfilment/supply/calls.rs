@@ -11,11 +11,12 @@ use uuid::Uuid;
 
 use super::port::Wanted;
 use super::settings::LONGEST_PAUSE;
+use crate::telemetry::SupplierBacklog;
 
 /// Time for which a node works on a purchase alone: longer than two requests and a token take.
 const LEASE: Duration = Duration::from_secs(120);
 /// Number of failures in a row after which the breaker opens.
-const FAILURES: i32 = 5;
+const FAILURES: i32 = SupplierBacklog::FAILING;
 /// Time for which an open breaker stays open. One call then probes the supplier.
 const OPEN: Duration = Duration::from_secs(60);
 

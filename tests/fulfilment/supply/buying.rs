@@ -166,7 +166,7 @@ async fn the_budget_of_a_day_is_not_exceeded_by_any_number_of_nodes() {
     // They have cost 47.50, and another voucher would be above the budget.
     assert_eq!(world.purchaser().request(SHARD).await.unwrap(), 0);
     let without = world.simulator.supplier_with("");
-    let mut unfunded = Purchaser::new(world.shop.ledger.clone(), without);
+    let mut unfunded = Purchaser::new(world.shop.ledger.clone(), without, world.shop.metrics.clone());
     assert_eq!(unfunded.request(SHARD).await.unwrap(), 0, "a currency without a budget buys nothing");
     world.is_sound(5).await;
 }

@@ -49,7 +49,7 @@ async fn a_supplier_that_refuses_connections_gets_the_order_later() {
     let gone = away.supplier();
     away.stop().await;
     world.due().await;
-    assert!(Purchaser::new(world.shop.ledger.clone(), gone).work(SHARD).await);
+    assert!(Purchaser::new(world.shop.ledger.clone(), gone, world.shop.metrics.clone()).work(SHARD).await);
     let problem = world.problem().await;
     assert!(problem.starts_with("the supplier gave no access token"), "{problem}");
     assert!(world.work().await);

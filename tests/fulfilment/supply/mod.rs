@@ -2,6 +2,7 @@
 
 mod buying;
 mod faults;
+mod metrics;
 mod notices;
 mod settings;
 
@@ -38,7 +39,7 @@ impl World {
     }
 
     fn purchaser(&self) -> Purchaser {
-        Purchaser::new(self.shop.ledger.clone(), self.supplier.clone())
+        Purchaser::new(self.shop.ledger.clone(), self.supplier.clone(), self.shop.metrics.clone())
     }
 
     /// Allocates what is in the stock.
