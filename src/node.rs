@@ -7,7 +7,9 @@ mod keys;
 mod listeners;
 mod mailing;
 mod purge;
+mod sending;
 pub mod serving;
+mod suppliers;
 mod tls;
 
 use std::io;
@@ -19,7 +21,7 @@ use ledger_database::PgPool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use webhook_client::sender::{CONNECTION_LIFETIME, Sender, SenderError, SenderSettings};
+use webhook_client::sender::{Sender, SenderError};
 
 use crate::access::open_id::{OpenId, OpenIdSettingsError};
 use crate::api::{ApiState, Surface};
@@ -48,6 +50,7 @@ pub use database::Database;
 pub use keys::{keyring, keyring_if_any};
 use listeners::Listeners;
 use serving::{Connections, Ending, Served, Urls, api_state};
+use suppliers::Suppliers;
 use tls::Tls;
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
@@ -171,11 +174,11 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
-        supply::start(&node.ledger, suppliers, &node.roles, &node.stop_roles);
+        supply::start(&node.ledger, suppliers.called, &metrics, &node.roles, &node.stop_roles);
         node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
             let ending = Ending { leaving: node.leaving.clone(), stopping: node.no_requests.clone() };
-            let settings = serving::settings(config, urls, open_id, token, public_log, ending);
+            let settings = serving::settings(config, urls, open_id, token, public_log, suppliers.notices, ending);
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
             node.serve(config, listeners, tls, of_clients, &state);
         }
@@ -378,7 +381,7 @@ struct Prepared {
     open_id: Option<OpenId>,
     mail: mail::Sender,
     traces: Traces,
-    suppliers: Vec<Arc<dyn supply::Supplier>>,
+    suppliers: Suppliers,
 }
 
 impl Prepared {
@@ -386,7 +389,7 @@ impl Prepared {
         let tls = Tls::load(&config.tls)?;
         let listeners = Listeners::bind(config).await?;
         let (to_receivers, of_clients) = descriptors::share(config);
-        let sender = config.roles.include(Role::Delivery).then(|| sender(config, to_receivers)).transpose()?;
+        let sender = config.roles.include(Role::Delivery).then(|| sending::sender(config, to_receivers)).transpose()?;
         let keyring = keys::keyring(&config.master_key, &config.database.data_dir, database.is_embedded())?;
         let signing = match config.roles.include(Role::Projector) {
             true => Some((keys::signer(config, database.is_embedded())?, keys::signer_state(config)?)),
@@ -398,8 +401,7 @@ impl Prepared {
         let open_id = open_id.map(|settings| OpenId::new(settings, keyring.clone())).transpose()?;
         let mail = config.mail.sender(&config.database.data_dir)?;
         let traces = config.traces.start()?;
-        let suppliers = config.suppliers_file.as_deref().filter(|_| config.roles.include(Role::Fulfilment));
-        let suppliers = supply::open(suppliers).map_err(|error| ConfigError(error.to_string()))?;
+        let suppliers = Suppliers::open(config.suppliers_file.as_deref(), &config.roles)?;
         Ok(Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces, suppliers })
     }
 }
@@ -414,21 +416,6 @@ async fn warn_of_dependent_indexes(ledger: &Ledger) -> Result<(), NodeError> {
         );
     }
     Ok(())
-}
-
-fn sender(config: &Config, max_connections: usize) -> Result<Sender, NodeError> {
-    let read = |path| {
-        std::fs::read(path)
-            .map_err(|error| ConfigError(format!("--webhook-ca-file (LEDGER_WEBHOOK_CA_FILE): cannot read {path:?}: {error}")))
-    };
-    Ok(Sender::new(SenderSettings {
-        service_name: config.service_name.clone(),
-        deadline: config.delivery_timeout,
-        ca_pem: config.webhook_ca_file.as_ref().map(read).transpose()?,
-        allowed_nets: config.webhook_allow_nets.clone(),
-        max_connections,
-        connection_lifetime: CONNECTION_LIFETIME,
-    })?)
 }
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ HEALTHY = {
     'ledger_deliveries_due{shard="1",instance="a"}': "100x120",
     'ledger_orders_out_of_stock{shard="1",instance="a"}': "0x120",
     'ledger_stock_low{instance="a"}': "0x120",
+    'ledger_supplier_failures{supplier="acme",instance="a"}': "4x120",
+    'ledger_supplier_failures{supplier="idle",instance="a"}': "5x120",
+    'ledger_purchases_open{supplier="acme",instance="a"}': "1x120",
+    'ledger_purchases_open{supplier="idle",instance="a"}': "0x120",
+    'ledger_purchases_oldest_seconds{supplier="acme",instance="a"}': "3600x120",
 }
 # What differs when an alert fires. A series without values does not exist.
 BAD = {
@@ -51,6 +56,8 @@ BAD = {
     "LedgerDeliveriesPile": {'ledger_deliveries_due{shard="1",instance="a"}': "10001x120"},
     "LedgerOutOfStock": {'ledger_orders_out_of_stock{shard="1",instance="a"}': "1x120"},
     "LedgerStockLow": {'ledger_stock_low{instance="a"}': "1x120"},
+    "LedgerSupplierFails": {'ledger_supplier_failures{supplier="acme",instance="a"}': "5x120"},
+    "LedgerSupplierOverdue": {'ledger_purchases_oldest_seconds{supplier="acme",instance="a"}': "3601x120"},
     "LedgerDown": {'ledger_log_head_position{shard="1",instance="a"}': ""},
 }
 

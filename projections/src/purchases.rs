@@ -195,6 +195,19 @@ pub async fn demand(
     .await
 }
 
+/// Returns what a supplier's purchases of this day (UTC) count against its budget.
+pub async fn spent(db: impl PgExecutor<'_>, shard: ShardId, supplier: &str, currency: Currency) -> Result<Decimal, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(spent), 0) FROM purchases WHERE shard_id = $1 AND supplier = $2 AND currency = $3
+            AND requested_at >= date_trunc('day', clock_timestamp(), 'UTC')",
+    )
+    .bind(shard)
+    .bind(supplier)
+    .bind(currency.as_str())
+    .fetch_one(db)
+    .await
+}
+
 /// Calls of a supplier about a purchase. They are not derived from the log.
 #[derive(Clone, Debug, FromRow)]
 pub struct Calls {

@@ -49,10 +49,12 @@ pub enum Rule {
     /// Steps of a sign-in through OpenID Connect, counted by source network. It never blocks an address, because a page of
     /// another site can make a browser take such a step.
     OpenId,
+    /// `POST /suppliers/:name/notices`, counted by source network.
+    Notices,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 13] = [
         Self::Orders,
         Self::Images,
         Self::General,
@@ -65,6 +67,7 @@ impl Rule {
         Self::ResetMail,
         Self::Operator,
         Self::OpenId,
+        Self::Notices,
     ];
 
     /// Returns the rule of a request by its routed path. A prefix matches whole segments only.
@@ -87,6 +90,7 @@ impl Rule {
             "POST" if is_under(path, "/auth/login") || is_under(path, "/admin/auth/login") => Some(Self::Login),
             _ if is_under(path, "/console/oidc") => Some(Self::OpenId),
             "POST" if is_under(path, "/auth/refresh") => Some(Self::Refresh),
+            "POST" if is_under(path, "/suppliers") => Some(Self::Notices),
             "POST" if is_under(path, "/auth/password-reset") || is_under(path, "/auth/invitations") => Some(Self::PasswordReset),
             "POST" | "PUT" | "DELETE" if is_under(path, "/client/api/two-factor") || is_under(path, "/client/api/password") => {
                 Some(Self::Security)
@@ -126,6 +130,7 @@ impl Rule {
             Self::ResetMail => "reset-mail",
             Self::Operator => "operator",
             Self::OpenId => "openid",
+            Self::Notices => "notices",
         }
     }
 
@@ -143,6 +148,7 @@ impl Rule {
             Self::ResetMail => limits.reset_mail,
             Self::Operator => limits.operator,
             Self::OpenId => limits.openid,
+            Self::Notices => limits.notices,
         }
     }
 
@@ -161,6 +167,7 @@ impl Rule {
             Self::ResetMail => "mails to this address",
             Self::Operator => "wrong operator tokens",
             Self::OpenId => "sign-ins",
+            Self::Notices => "notices",
         }
     }
 
@@ -324,6 +331,8 @@ mod tests {
             ("GET", "/client/api/two-factor", None),
             ("POST", "/client/api/users/invitations", Some(Rule::Portal)),
             ("POST", "/admin/v1/accounts", None),
+            ("POST", "/suppliers/acme/notices", Some(Rule::Notices)),
+            ("GET", "/suppliers/acme/notices", None),
             ("GET", "/metrics", None),
         ] {
             assert_eq!(Rule::of(method, path), rule, "{method} {path}");

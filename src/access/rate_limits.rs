@@ -66,6 +66,8 @@ pub struct RateLimits {
     pub operator: RateLimit,
     /// Steps of sign-ins through OpenID Connect, per source.
     pub openid: RateLimit,
+    /// Notices of suppliers, per source.
+    pub notices: RateLimit,
 }
 
 impl Default for RateLimits {
@@ -84,12 +86,13 @@ impl Default for RateLimits {
             reset_mail: limit(3, 3_600),
             operator: limit(20, 60),
             openid: limit(20, 60),
+            notices: limit(600, 60),
         }
     }
 }
 
 impl RateLimits {
-    pub fn rules(&self) -> [(&'static str, RateLimit); 12] {
+    pub fn rules(&self) -> [(&'static str, RateLimit); 13] {
         [
             ("orders", self.orders),
             ("images", self.images),
@@ -103,6 +106,7 @@ impl RateLimits {
             ("reset-mail", self.reset_mail),
             ("operator", self.operator),
             ("openid", self.openid),
+            ("notices", self.notices),
         ]
     }
 }
@@ -127,6 +131,7 @@ impl FromStr for RateLimits {
                 "reset-mail" => &mut limits.reset_mail,
                 "operator" => &mut limits.operator,
                 "openid" => &mut limits.openid,
+                "notices" => &mut limits.notices,
                 _ => return Err(format!("{name:?} is not one of {}", limits.rules().map(|(name, _)| name).join(", "))),
             };
             *place = limit.trim().parse().map_err(|error| format!("{name}: {error}"))?;

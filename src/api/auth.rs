@@ -285,9 +285,13 @@ fn keep_last_known(state: &ApiState, request: &Request, ip: IpAddr, credentials:
 
 /// Reads the raw body and checks the client's signature over it.
 async fn read_body(state: &ApiState, request: &mut Request, client: Option<&Client>) -> Result<()> {
-    // Paths under `/auth` and the sign-in to the console need no credentials.
-    let is_public = ["/auth", "/admin/auth", "/console/oidc"].iter().any(|public| is_under(request.uri().path(), public));
-    let limit = if is_public { body::SESSION_LIMIT } else { body::DEFAULT_LIMIT };
+    // Paths under `/auth`, the sign-in to the console and notices of suppliers need no credentials.
+    let is_under_any = |prefixes: &[&str]| prefixes.iter().any(|prefix| is_under(request.uri().path(), prefix));
+    let limit = match () {
+        () if is_under_any(&["/auth", "/admin/auth", "/console/oidc"]) => body::SESSION_LIMIT,
+        () if is_under_any(&["/suppliers"]) => body::NOTICE_LIMIT,
+        () => body::DEFAULT_LIMIT,
+    };
     let body = body::read(request.take_body(), limit).await?;
     if let Some(client) = client {
         check_signature(state, request, client, &body)?;
@@ -335,7 +339,7 @@ fn named(principal: Principal) -> Result<(UserId, Principal), ApiError> {
 }
 
 /// Returns a header's value if the header occurs exactly once and is text.
-fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn only<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers().get_all(name).iter();
     let value = values.next()?;
     if values.next().is_some() { None } else { value.to_str().ok() }

@@ -16,6 +16,8 @@ use super::fields::{self, FromFields};
 pub const DEFAULT_LIMIT: usize = 1 << 20;
 /// Maximum size of a body under `/auth`, in bytes. It is small because these bodies are read before the caller is known.
 pub const SESSION_LIMIT: usize = 16 << 10;
+/// Maximum size of a supplier's notice, in bytes. It is read before the supplier is known.
+pub const NOTICE_LIMIT: usize = 64 << 10;
 
 /// A JSON body of at most `LIMIT` bytes. `T` defines the schema, and `T::from_fields` reads it.
 ///

@@ -262,6 +262,7 @@ fn route_class(path: &str) -> &'static str {
         ("/portal", "portal pages"),
         ("/console", "console pages"),
         ("/assets", "assets"),
+        ("/suppliers", "suppliers"),
         ("/log", "log"),
         ("/healthz", "probe"),
         ("/readyz", "probe"),

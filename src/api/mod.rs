@@ -61,6 +61,7 @@ mod source;
 mod state;
 mod statements;
 mod statistics;
+mod supplier_notices;
 mod surface;
 mod team;
 #[cfg(test)]

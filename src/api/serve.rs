@@ -27,7 +27,8 @@ use super::surface::Surface;
 use super::team::Team;
 use super::{
     attempts, beneficiaries, charges, deliveries, document, events, guides, history, images, log, open_id, operator, orders,
-    payouts, probes, products, reference, sandbox, statements, statistics, transactions, vouchers, wallets, webhooks,
+    payouts, probes, products, reference, sandbox, statements, statistics, supplier_notices, transactions, vouchers, wallets,
+    webhooks,
 };
 use crate::access::limits::Rule;
 
@@ -254,6 +255,7 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
         for path in ["/docs", "/openapi.json", "/admin/docs", "/admin/openapi.json", open_id::START, open_id::CALLBACK] {
             paths.insert(path.to_owned(), json!({"get": {}}));
         }
+        paths.insert(supplier_notices::TEMPLATE.to_owned(), json!({"post": {}}));
         paths.extend(guides::paths().into_iter().map(|path| (path, json!({"get": {}}))));
         paths.extend(pages.iter().flat_map(Pages::paths));
     }
@@ -290,6 +292,7 @@ fn routes(state: &Arc<ApiState>, surface: Surface) -> Route {
             document::text(&CLIENT_DOCUMENT.content),
         );
         route = route.nest_no_strip("/api/v1", v1).nest_no_strip("/auth", part(auth_api())).nest_no_strip("/client/api", portal);
+        route = supplier_notices::add(route, state);
     }
     if surface != Surface::Clients {
         let (page, text) = (OPERATOR_DOCUMENT.page.clone(), document::text(&OPERATOR_DOCUMENT.content));

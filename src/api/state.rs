@@ -25,6 +25,7 @@ use crate::access::open_id::OpenId;
 use crate::access::{Console, Gate, Operators, Sessions};
 use crate::audit::runner::Runner;
 use crate::delivery::retention::RetentionSettings;
+use crate::fulfilment::supply::Notices;
 use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{FIRST_SHARD, Ledger, Origin};
 use crate::secrets::seal::Keyring;
@@ -59,6 +60,8 @@ pub struct ApiState {
     pub public_log: PublicLog,
     /// Amounts above which a second operator must approve.
     pub approval_limits: Arc<ApprovalLimits>,
+    /// Suppliers whose notices the node accepts.
+    pub notices: Notices,
     /// Requests that wait for events.
     pub feed: FeedWaiters,
     /// Verifications on this node.

@@ -6,6 +6,7 @@ use clap::{Args, Command, FromArgMatches};
 
 use super::file::{Entry, Fault, entries, place, read, with_entries};
 use super::{Config, ConfigError, one_line, reason_of};
+use crate::fulfilment::supply;
 
 /// Returns every fault of a configuration file, in the order of the file. Values are checked each by itself, and then against
 /// each other, together with the environment, as `serve` does.
@@ -48,9 +49,11 @@ fn problem(entry: &Entry) -> Option<String> {
     })
 }
 
-/// Checks the settings against each other, as a node that starts with them.
+/// Checks the settings against each other, as a node that starts with them, and the file of suppliers.
 fn whole(entries: Vec<Entry>) -> Result<(), ConfigError> {
     let command = with_entries(Config::augment_args(Command::new("node").no_binary_name(true)), entries);
     let matches = command.try_get_matches_from([""; 0]).map_err(|error| one_line(&error))?;
-    Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?.check()
+    let config = Config::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
+    config.check()?;
+    config.suppliers_file.as_deref().map_or(Ok(()), supply::check).map_err(|error| ConfigError(error.to_string()))
 }

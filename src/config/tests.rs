@@ -35,7 +35,7 @@ fn the_defaults_match_the_specification() {
     assert_eq!((config.delivery_timeout, config.retry_base), (Duration::from_secs(30), Duration::from_secs(60)));
     assert_eq!(
         config.rate_limits.to_string(),
-        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,password-reset=10/1h,security=10/1h,portal=20/1h,user-login=20/1h,reset-mail=3/1h,operator=20/60s,openid=20/60s"
+        "orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,password-reset=10/1h,security=10/1h,portal=20/1h,user-login=20/1h,reset-mail=3/1h,operator=20/60s,openid=20/60s,notices=600/60s"
     );
     assert!(!config.sandbox && config.trusted_proxies.is_empty() && config.webhook_allow_nets.is_empty());
     assert!(
@@ -104,6 +104,33 @@ fn a_checked_file_has_its_faults_named_by_place_and_without_values() {
 }
 
 #[test]
+fn a_checked_file_has_the_faults_of_the_suppliers() {
+    let directory = tempfile::tempdir().unwrap();
+    let (settings, suppliers) = (directory.path().join("node.toml"), directory.path().join("suppliers.toml"));
+    std::fs::write(&settings, format!("listen = \"127.0.0.1:1\"\nsuppliers_file = {suppliers:?}\n")).unwrap();
+    std::fs::write(directory.path().join("client"), "hidden").unwrap();
+    let good = "[[supplier]]\nname = \"acme\"\norder_url = \"https://supplier.example/orders\"\n\
+        status_url = \"https://supplier.example/orders/{key}\"\ntoken_url = \"https://supplier.example/token\"\n\
+        client_id = \"ledger\"\nclient_secret_file = \"client\"\n";
+    let checked = |text: String| {
+        std::fs::write(&suppliers, text).unwrap();
+        check_file(&settings).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(checked(good.to_owned()), [""; 0]);
+    for (text, fault) in [
+        (good.replace("https://supplier.example/orders\"", "http://supplier.example/orders\""), "supplier acme: order_url "),
+        (good.replace("\"client\"", "\"nowhere\""), "supplier acme: client_secret_file cannot be read"),
+        (format!("{good}ca_file = \"client\"\n"), "supplier acme: ca_file has no certificate"),
+        (format!("{good}notice_secret_file = \"nowhere\"\n"), "supplier acme: notice_secret_file cannot be read"),
+    ] {
+        let faults = checked(text);
+        assert_eq!(faults.len(), 1, "{faults:#?}");
+        let place = "line 2, column 18: --suppliers-file (LEDGER_SUPPLIERS_FILE): ";
+        assert!(faults[0].starts_with(&format!("{place}{fault}")) && !faults[0].contains("hidden"), "{faults:#?}");
+    }
+}
+
+#[test]
 fn an_invalid_value_is_reported_in_one_line_with_its_setting() {
     for (arguments, expected) in [
         (&["--listen", "nowhere"][..], "--listen cannot be \"nowhere\": invalid socket address syntax"),
@@ -153,7 +180,7 @@ fn an_invalid_value_is_reported_in_one_line_with_its_setting() {
         (&["--rate-limits", "orders=100"], "--rate-limits cannot be \"orders=100\": orders: a limit looks like 100/60s"),
         (
             &["--rate-limits", "order=1/1s"],
-            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, password-reset, security, portal, user-login, reset-mail, operator, openid",
+            "--rate-limits cannot be \"order=1/1s\": \"order\" is not one of orders, images, general, login, refresh, password-reset, security, portal, user-login, reset-mail, operator, openid, notices",
         ),
         (
             &["--rate-limits", "login=0/1s"],

@@ -4,7 +4,7 @@ use ledger_database::PgPool;
 use ledger_projections::{deliveries, stock, totals};
 use sqlx::PgExecutor;
 
-use crate::telemetry::{Backlog, Lag};
+use crate::telemetry::{Backlog, Lag, Sample, SupplierBacklog};
 
 /// Name of the transparency log's tree among the projections.
 pub const TREE: &str = "transparency";
@@ -55,7 +55,23 @@ pub async fn sample(db: impl PgExecutor<'_>, counted: i64) -> Result<Vec<Backlog
     .await
 }
 
-/// Queries the backlog and the lags of every shard, for [`crate::telemetry::Metrics::scrape`].
-pub async fn query(pool: &PgPool) -> Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error> {
-    Ok((sample(pool, COUNTED).await?, lags(pool).await?))
+/// Measures the open purchases, the failures and the circuit breaker of every supplier, over all shards. Open purchases are few, and
+/// have an index of their own.
+pub async fn suppliers(db: impl PgExecutor<'_>) -> Result<Vec<SupplierBacklog>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT coalesce(s.supplier, p.supplier) AS supplier, coalesce(p.open, 0) AS open,
+            coalesce(p.oldest_seconds, 0)::float8 AS oldest_seconds, coalesce(s.failures, 0) AS failures,
+            coalesce(s.open_until > clock_timestamp(), false) AS is_broken
+         FROM supplier_calls s FULL JOIN (
+            SELECT supplier, count(*) AS open, greatest(0, extract(epoch FROM clock_timestamp() - min(requested_at))) AS oldest_seconds
+            FROM purchases WHERE status IN ('REQUESTED', 'PENDING') GROUP BY supplier) AS p ON p.supplier = s.supplier
+         ORDER BY 1",
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Queries the backlog and the lags of every shard, and the suppliers, for [`crate::telemetry::Metrics::scrape`].
+pub async fn query(pool: &PgPool) -> Result<Sample, sqlx::Error> {
+    Ok(Sample { backlogs: sample(pool, COUNTED).await?, lags: lags(pool).await?, suppliers: suppliers(pool).await? })
 }

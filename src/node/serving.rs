@@ -17,6 +17,7 @@ use crate::api::{ApiState, Lifecycle, Surface, app};
 use crate::audit::runner::Runner;
 use crate::config::Config;
 use crate::delivery::retention::RetentionSettings;
+use crate::fulfilment::supply::Notices;
 use crate::http;
 use crate::ledger::feed::FeedWaiters;
 use crate::ledger::{Ledger, connect};
@@ -46,6 +47,8 @@ pub struct ApiSettings {
     pub public_log: PublicLog,
     /// Amounts above which a second operator must approve.
     pub approval_limits: ApprovalLimits,
+    /// Suppliers whose notices the node accepts.
+    pub notices: Notices,
     /// Token of the operator that the configuration names, if it names one.
     pub operator_token: Option<Secret>,
     pub retention: RetentionSettings,
@@ -90,6 +93,7 @@ pub fn settings(
     open_id: Option<OpenId>,
     operator_token: Option<Secret>,
     public_log: PublicLog,
+    notices: Notices,
     ending: Ending,
 ) -> ApiSettings {
     ApiSettings {
@@ -104,6 +108,7 @@ pub fn settings(
         shows_outbox: config.keeps_sent_mails(),
         public_log,
         approval_limits: config.approval_above.clone().unwrap_or_default(),
+        notices,
         operator_token,
         retention: retention(config),
         ending,
@@ -129,8 +134,8 @@ pub fn api_state(
     tasks: &TaskTracker,
 ) -> ApiState {
     let ApiSettings { rate_limits, lifecycle, trusted_proxies, public_url, console_url, portal_url, .. } = settings;
-    let ApiSettings { open_id, is_sandbox, shows_outbox, public_log, approval_limits, operator_token, retention, ending, .. } =
-        settings;
+    let ApiSettings { open_id, is_sandbox, shows_outbox, public_log, approval_limits, notices, .. } = settings;
+    let ApiSettings { operator_token, retention, ending, .. } = settings;
     let (access, heartbeats) = (connect::access(options), ledger.heartbeats());
     metrics.watch_pool(&access);
     let gate = Gate::watched(connect::gate(options), access.clone(), keyring.clone(), rate_limits, heartbeats, tasks);
@@ -162,6 +167,7 @@ pub fn api_state(
         feed,
         audits,
         approval_limits: Arc::new(approval_limits),
+        notices,
         retention,
         leaving,
     }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::ShardLabels;
+use super::suppliers::{SupplierBacklog, SupplierGauges};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ProjectionLabels {
@@ -50,6 +51,14 @@ pub struct Lag {
     pub oldest_seconds: f64,
 }
 
+/// Sample of the database.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub backlogs: Vec<Backlog>,
+    pub lags: Vec<Lag>,
+    pub suppliers: Vec<SupplierBacklog>,
+}
+
 /// Backlogs in the database, as of the last sample.
 #[derive(Debug, Default)]
 pub(super) struct BacklogMetrics {
@@ -63,6 +72,7 @@ pub(super) struct BacklogMetrics {
     out_of_stock: Family<ShardLabels, Gauge>,
     due: Family<ShardLabels, Gauge>,
     refused: Family<ShardLabels, Gauge>,
+    suppliers: SupplierGauges,
 }
 
 impl BacklogMetrics {
@@ -96,9 +106,12 @@ impl BacklogMetrics {
             "1 while a node refuses to sign the tree, which stops all nodes",
             self.refused.clone(),
         );
+        self.suppliers.register(registry);
     }
 
-    pub fn set(&self, backlogs: &[Backlog], lags: Vec<Lag>) {
+    pub fn set(&self, sample: Sample) {
+        let Sample { backlogs, lags, suppliers } = sample;
+        self.suppliers.set(suppliers);
         for Lag { shard_id, projection, checkpoint, behind, oldest_seconds } in lags {
             let projection = ProjectionLabels { projection, shard: shard_id.into() };
             self.position.get_or_create(&projection).set(checkpoint);
@@ -129,5 +142,6 @@ impl BacklogMetrics {
         self.out_of_stock.clear();
         self.due.clear();
         self.refused.clear();
+        self.suppliers.clear();
     }
 }

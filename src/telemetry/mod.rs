@@ -7,6 +7,7 @@ mod minutes;
 mod pools;
 mod process;
 mod queues;
+mod suppliers;
 pub mod traces;
 
 use std::sync::atomic::AtomicU64;
@@ -24,7 +25,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::heartbeat::Heartbeats;
 use backlog::BacklogMetrics;
-pub use backlog::{Backlog, Lag};
+pub use backlog::{Backlog, Lag, Sample};
 use delivery_health::DeliveryHealth;
 use labels::{LoopLabels, OutcomeLabels, ReasonLabels, RequestLabels, RouteLabels, RuleLabels};
 pub use minutes::Minute;
@@ -32,6 +33,8 @@ use minutes::Minutes;
 use pools::Pools;
 pub use process::host;
 use queues::Queues;
+pub use suppliers::SupplierBacklog;
+use suppliers::SupplierCounters;
 use traces::Traces;
 
 /// Minimum time between two samples of the database, however often the metrics are scraped.
@@ -71,6 +74,7 @@ struct Inner {
     heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
     backlog: BacklogMetrics,
     delivery_health: DeliveryHealth,
+    suppliers: SupplierCounters,
     minutes: Minutes,
     pools: Pools,
     traces: Traces,
@@ -127,6 +131,7 @@ impl Default for Inner {
             heartbeat_ages: Family::default(),
             backlog: BacklogMetrics::default(),
             delivery_health: DeliveryHealth::default(),
+            suppliers: SupplierCounters::default(),
             minutes: Minutes::default(),
             pools: Pools::default(),
             traces: Traces::default(),
@@ -242,6 +247,7 @@ impl Metrics {
             inner.register_node(registry);
             inner.backlog.register(registry);
             inner.delivery_health.register(registry);
+            inner.suppliers.register(registry);
             inner.pools.register(registry);
         }
         Metrics(Arc::new(inner))
@@ -405,15 +411,12 @@ impl Metrics {
 
     /// Renders all metrics in Prometheus' text format. `sample` queries the backlogs; it runs at most once a second. While the
     /// database does not answer, the backlogs are left out.
-    pub async fn scrape(
-        &self,
-        sample: impl Future<Output = Result<(Vec<Backlog>, Vec<Lag>), sqlx::Error>>,
-    ) -> Result<String, std::fmt::Error> {
+    pub async fn scrape(&self, sample: impl Future<Output = Result<Sample, sqlx::Error>>) -> Result<String, std::fmt::Error> {
         // One scrape at a time queries; concurrent scrapes reuse its result.
         let mut sampled = self.0.sampled.lock().await;
         if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) {
             match tokio::time::timeout(SAMPLE_DEADLINE, sample).await {
-                Ok(Ok((backlogs, lags))) => self.0.backlog.set(&backlogs, lags),
+                Ok(Ok(sample)) => self.0.backlog.set(sample),
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "failed to sample the database for metrics");
                     self.0.backlog.clear();

@@ -112,6 +112,11 @@ async fn alerts_and_the_dashboard_query_existing_metrics() {
     let node = Node::start().await;
     let setup = node.setup().await;
     node.client(&setup.client, "GET", "/orders", Value::Null).await.data(200);
+    sqlx::raw_sql("INSERT INTO supplier_calls (supplier) VALUES ('acme')").execute(node.ledger.pool()).await.unwrap();
+    node.metrics.show_supplier("acme");
+    let (euro, amounts) = ("EUR".parse().unwrap(), (1.into(), 2.into()));
+    node.metrics.supplier_spent("acme", euro, FIRST_SHARD, amounts);
+    node.metrics.supplier_exhausted("acme", euro, false);
     let stop = CancellationToken::new();
     let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
     let mut told = String::new();

@@ -58,7 +58,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
     (
         "--rate-limits",
         "LEDGER_RATE_LIMITS",
-        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,password-reset=10/1h,security=10/1h,portal=20/1h,user-login=20/1h,reset-mail=3/1h,operator=20/60s,openid=20/60s]",
+        "[default: orders=100/60s,images=100/60s,general=1000/1h,login=5/60s,refresh=20/60s,password-reset=10/1h,security=10/1h,portal=20/1h,user-login=20/1h,reset-mail=3/1h,operator=20/60s,openid=20/60s,notices=600/60s]",
     ),
     ("--max-clock-jump", "LEDGER_MAX_CLOCK_JUMP", "[default: 1d]"),
     ("--deactivate-webhooks-after", "LEDGER_DEACTIVATE_WEBHOOKS_AFTER", "[default: none: no webhook is deactivated]"),

@@ -14,6 +14,7 @@ use rewards_ledger::access::open_id::{OpenId, OpenIdSettings};
 use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::api::{self, Surface};
 use rewards_ledger::delivery::retention::RetentionSettings;
+use rewards_ledger::fulfilment::supply::Notices;
 use rewards_ledger::ledger::erasure::Subject;
 use rewards_ledger::ledger::feed::FeedWaiters;
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
@@ -62,7 +63,8 @@ pub struct Node {
 
 /// Limits higher than any test needs that is not about limits.
 pub const AMPLE_LIMITS: &str = "orders=1000000/60s,images=1000000/60s,general=1000000/1h,login=1000000/60s,refresh=1000000/60s,portal=1000000/1h,\
-    password-reset=1000000/1h,security=1000000/1h,user-login=1000000/1h,reset-mail=1000000/1h,operator=1000000/60s,openid=1000000/60s";
+    password-reset=1000000/1h,security=1000000/1h,user-login=1000000/1h,reset-mail=1000000/1h,operator=1000000/60s,openid=1000000/60s,\
+    notices=1000000/60s";
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -119,6 +121,7 @@ struct Options {
     issuer: Option<String>,
     approval_limits: ApprovalLimits,
     traces: Traces,
+    notices: Notices,
 }
 
 impl Default for Options {
@@ -129,6 +132,7 @@ impl Default for Options {
             issuer: None,
             approval_limits: ApprovalLimits::default(),
             traces: Traces::default(),
+            notices: Notices::default(),
         }
     }
 }
@@ -182,6 +186,11 @@ impl Node {
         Node::on(None, self.options.clone(), Options { limits, is_sandbox: self.is_sandbox, ..Options::default() }).await
     }
 
+    /// Starts a node on an existing database that accepts the notices of these suppliers.
+    pub async fn accepting(options: &PgConnectOptions, notices: Notices) -> Node {
+        Node::on(None, options.clone(), Options { notices, ..Options::default() }).await
+    }
+
     /// Starts a node whose database connections all go through a proxy.
     pub async fn behind_a_proxy() -> (Node, Proxy) {
         let database = postgres::database().await;
@@ -196,7 +205,7 @@ impl Node {
     }
 
     async fn on(database: Option<TestDatabase>, options: PgConnectOptions, wanted: Options) -> Node {
-        let Options { limits, is_sandbox, issuer, approval_limits, traces } = wanted;
+        let Options { limits, is_sandbox, issuer, approval_limits, traces, notices } = wanted;
         let keyring = keyring();
         let metrics = Metrics::with_traces(traces);
         let tasks = TaskTracker::new();
@@ -218,6 +227,7 @@ impl Node {
             shows_outbox: is_sandbox,
             public_log: public_log.clone(),
             approval_limits,
+            notices,
             operator_token: Some(token.clone()),
             retention: RetentionSettings {
                 attempts: Duration::from_secs(90 * 86_400),

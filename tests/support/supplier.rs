@@ -5,9 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rewards_ledger::fulfilment::supply::{self, HttpSupplier, Supplier};
+use chrono::Utc;
+use reqwest::RequestBuilder;
+use rewards_ledger::fulfilment::supply::{self, HttpSupplier, Notices, Supplier};
 use serde_json::{Value, json};
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings, Takeover};
+use webhook_client::signature::sign;
+
+use super::node::{Node, TestResponse};
 
 /// Behaviour towards one request for an order or for its state. Without one, the supplier does what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,8 @@ pub struct Simulator {
 }
 
 pub const CLIENT_SECRET: &str = "the-secret-of-the-client";
+/// Secret with which the supplier signs its notices.
+pub const NOTICE_SECRET: &str = "the-secret-of-the-notices";
 
 impl Simulator {
     pub async fn start() -> Simulator {
@@ -80,6 +87,7 @@ impl Simulator {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("secret"), format!("{CLIENT_SECRET}\n")).unwrap();
         std::fs::write(directory.path().join("ca.pem"), receiver.ca_pem()).unwrap();
+        std::fs::write(directory.path().join("notices"), NOTICE_SECRET).unwrap();
         Simulator { receiver, books, directory }
     }
 
@@ -96,6 +104,18 @@ impl Simulator {
     pub fn supplier_with(&self, further: &str) -> Arc<dyn Supplier> {
         let settings = supply::read(&self.file(further)).unwrap().remove(0);
         Arc::new(HttpSupplier::new(settings).unwrap())
+    }
+
+    /// Returns the settings of the supplier's notices.
+    pub fn notices(&self) -> Notices {
+        Notices::read(&self.file("notice_secret_file = \"notices\"")).unwrap()
+    }
+
+    /// Tells a node that the order with this key is ready.
+    pub async fn notify(&self, node: &Node, key: &str) -> TestResponse {
+        let body = json!({"idempotency_key": key, "status": "FULFILLED"}).to_string();
+        let now = Utc::now().timestamp();
+        node.send(notice(node, "acme", &body, now, NOTICE_SECRET)).await
     }
 
     /// Sets the behaviour towards the next requests.
@@ -139,13 +159,21 @@ impl Simulator {
     }
 }
 
+/// Builds a notice of a supplier, signed at this time with this secret.
+pub fn notice(node: &Node, supplier: &str, body: &str, timestamp: i64, secret: &str) -> RequestBuilder {
+    let request = node.request("POST", &format!("/suppliers/{supplier}/notices"));
+    let request = request.header("X-Timestamp", timestamp).header("X-Signature", sign(secret, timestamp, body.as_bytes()));
+    request.header("Content-Type", "application/json").body(body.to_owned())
+}
+
 fn write_file(directory: &Path, url: &str, further: &str) -> PathBuf {
     let rate = if further.contains("calls_per_minute") { "" } else { "calls_per_minute = 60000" };
+    let poll = if further.contains("poll_seconds") { "" } else { "poll_seconds = 1" };
     let path = directory.join("suppliers.toml");
     let text = format!(
         "[[supplier]]\nname = \"acme\"\norder_url = \"{url}/orders\"\nstatus_url = \"{url}/orders/{{key}}\"\ntoken_url = \"{url}/token\"\n\
          client_id = \"ledger\"\nclient_secret_file = \"secret\"\nscopes = [\"orders\"]\nca_file = \"ca.pem\"\n\
-         allowed_networks = [\"127.0.0.0/8\", \"::1/128\"]\n{rate}\ntimeout_seconds = 2\npoll_seconds = 1\n{further}\n"
+         allowed_networks = [\"127.0.0.0/8\", \"::1/128\"]\n{rate}\ntimeout_seconds = 2\n{poll}\n{further}\n"
     );
     std::fs::write(&path, text).unwrap();
     path

@@ -88,7 +88,9 @@ impl GateRequest {
             RateLimitSubject::User(id) => Some(format!("user {id}")),
             RateLimitSubject::Account(id) => Some(format!("account {id}")),
             RateLimitSubject::Ip => Some(match self.charge?.0 {
-                Rule::Login | Rule::Operator | Rule::OpenId | Rule::PasswordReset => subject_of_ip(source_network(self.ip)),
+                Rule::Login | Rule::Operator | Rule::OpenId | Rule::PasswordReset | Rule::Notices => {
+                    subject_of_ip(source_network(self.ip))
+                }
                 _ => subject_of_ip(self.ip),
             }),
             RateLimitSubject::Login(budget) => Some(subject_of_login(&budget)),

@@ -11,11 +11,12 @@ use uuid::Uuid;
 
 use super::port::Wanted;
 use super::settings::LONGEST_PAUSE;
+use crate::telemetry::SupplierBacklog;
 
 /// Time for which a node works on a purchase alone: longer than two requests and a token take.
 const LEASE: Duration = Duration::from_secs(120);
 /// Number of failures in a row after which the breaker opens.
-const FAILURES: i32 = 5;
+const FAILURES: i32 = SupplierBacklog::FAILING;
 /// Time for which an open breaker stays open. One call then probes the supplier.
 const OPEN: Duration = Duration::from_secs(60);
 
@@ -100,7 +101,7 @@ pub async fn claim(pool: &PgPool, shard: ShardId, supplier: &str, interval: Dura
               AND (c.due_at <= clock_timestamp() OR c.due_at > clock_timestamp() + $4)
               AND (c.leased_until <= clock_timestamp() OR c.leased_until > clock_timestamp() + $4)
             ORDER BY c.due_at, p.id LIMIT 1 FOR UPDATE OF c SKIP LOCKED)
-         UPDATE purchase_calls c SET attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => $3)
+         UPDATE purchase_calls c SET attempts = attempts + 1, is_noticed = false, leased_until = clock_timestamp() + make_interval(secs => $3)
          FROM due JOIN purchases p ON p.shard_id = $1 AND p.id = due.id WHERE c.shard_id = $1 AND c.purchase_id = due.id
          RETURNING p.id, p.product_id, p.key, p.sku, p.denomination, p.currency, p.quantity, c.attempts AS attempt,
             p.status = 'PENDING' AS is_accepted, extract(epoch FROM clock_timestamp() - p.requested_at)::float8 AS age",
@@ -124,7 +125,7 @@ pub async fn claim(pool: &PgPool, shard: ShardId, supplier: &str, interval: Dura
 }
 
 /// Gives back a claim after an answer, unless another node has claimed the purchase meanwhile. The breaker closes. An open purchase
-/// is due again after `again`.
+/// is due again after `again`, or at once if the supplier has sent a notice meanwhile.
 ///
 /// # Errors
 /// Any error of the database.
@@ -137,7 +138,8 @@ pub async fn answered(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH closed AS (UPDATE supplier_calls SET failures = 0, open_until = '-infinity' WHERE supplier = $4 AND failures > 0)
-         UPDATE purchase_calls SET leased_until = '-infinity', due_at = clock_timestamp() + $5, problem = NULL
+         UPDATE purchase_calls SET leased_until = '-infinity', is_noticed = false, problem = NULL,
+            due_at = CASE WHEN is_noticed THEN clock_timestamp() ELSE clock_timestamp() + $5 END
          WHERE shard_id = $1 AND purchase_id = $2 AND attempts = $3",
     )
     .bind(shard)
@@ -151,7 +153,7 @@ pub async fn answered(
 }
 
 /// Gives back a claim whose outcome is unknown, unless another node has claimed the purchase meanwhile. The purchase is asked about
-/// again later, and the breaker counts the failure.
+/// again later, notice or not, and the breaker counts the failure.
 ///
 /// # Errors
 /// Any error of the database.
@@ -162,7 +164,7 @@ pub async fn failed(pool: &PgPool, shard: ShardId, claimed: &Claimed, supplier: 
             UPDATE supplier_calls SET failures = failures + 1,
                 open_until = CASE WHEN failures + 1 >= $6 THEN clock_timestamp() + $7 ELSE open_until END
             WHERE supplier = $4)
-         UPDATE purchase_calls SET leased_until = '-infinity', due_at = clock_timestamp() + $5, problem = $8
+         UPDATE purchase_calls SET leased_until = '-infinity', is_noticed = false, due_at = clock_timestamp() + $5, problem = $8
          WHERE shard_id = $1 AND purchase_id = $2 AND attempts = $3",
     )
     .bind(shard)

@@ -7,13 +7,14 @@
 mod answer;
 mod calls;
 mod http;
+mod notices;
 mod port;
 mod settings;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{NaiveDate, Utc};
 use ledger_database::PgPool;
@@ -25,9 +26,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::ledger::commands::{self, LoadVouchers};
 use crate::ledger::{Command, CommandResult, Ledger, Origin, WriteError, connect};
+use crate::telemetry::Metrics;
 pub use answer::{Answer, Unknown};
 pub use calls::Claimed;
 pub use http::HttpSupplier;
+pub use notices::{NoticeSettings, Notices, take_notice};
 pub use port::{Supplier, Wanted};
 pub use settings::{Fields, SettingsError, SupplierSettings, read};
 
@@ -35,6 +38,8 @@ pub use settings::{Fields, SettingsError, SupplierSettings, read};
 const IDLE: Duration = Duration::from_secs(1);
 /// Pause after the queue was full or the database was away.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// Interval at which what was spent is read for the metrics.
+const WATCH_EVERY: Duration = Duration::from_secs(15);
 /// Deadline of a statement of this loop.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Longest time for a call: the token, the question and the order. It is shorter than the lease, and than the time after which a
@@ -53,23 +58,31 @@ pub struct Purchaser {
     supplier: Arc<dyn Supplier>,
     /// Currencies whose budget of a day is too small for a voucher of this face value.
     exhausted: HashMap<Currency, (NaiveDate, Money)>,
+    metrics: Metrics,
 }
 
 impl Purchaser {
-    pub fn new(ledger: Ledger, supplier: Arc<dyn Supplier>) -> Purchaser {
+    pub fn new(ledger: Ledger, supplier: Arc<dyn Supplier>, metrics: Metrics) -> Purchaser {
         let pool = ledger.maintenance().clone();
-        Purchaser { ledger, pool, supplier, exhausted: HashMap::new() }
+        metrics.show_supplier(&supplier.settings().name);
+        Purchaser { ledger, pool, supplier, exhausted: HashMap::new(), metrics }
     }
 
     pub async fn run(mut self, stop: CancellationToken) {
         let heartbeat = self.ledger.heartbeats().background(format!("purchases from {}", self.supplier.settings().name));
+        let mut watched: Option<Instant> = None;
         while !stop.is_cancelled() {
             let mut pause = IDLE;
+            let is_to_watch = watched.is_none_or(|at| at.elapsed() >= WATCH_EVERY);
+            watched = if is_to_watch { Some(Instant::now()) } else { watched };
             for shard in self.ledger.shards().collect::<Vec<_>>() {
                 heartbeat.beat();
                 if let Err(error) = self.request(shard).await {
                     tracing::warn!(shard, %error, "failed to make purchases; retrying");
                     pause = RETRY_PAUSE;
+                }
+                if is_to_watch && let Err(error) = self.watch(shard).await {
+                    tracing::debug!(shard, %error, "failed to read what was spent at a supplier");
                 }
                 heartbeat.beat();
                 let works = futures::future::join_all((0..AT_ONCE).map(|_| self.work(shard)));
@@ -114,7 +127,23 @@ impl Purchaser {
                 Err(error) => return Err(error.into()),
             }
         }
+        for currency in funded {
+            self.metrics.supplier_exhausted(&settings.name, currency, self.exhausted.contains_key(&currency));
+        }
         Ok(made)
+    }
+
+    /// Shows in the metrics what a shard has spent of each budget of the day.
+    ///
+    /// # Errors
+    /// Any error of the database.
+    pub async fn watch(&self, shard: ShardId) -> Result<(), sqlx::Error> {
+        let settings = self.supplier.settings();
+        for (currency, budget) in &settings.daily_budget {
+            let spent = connect::within(DEADLINE, purchases::spent(&self.pool, shard, &settings.name, *currency)).await?;
+            self.metrics.supplier_spent(&settings.name, *currency, shard, (spent, budget.decimal()));
+        }
+        Ok(())
     }
 
     /// Works on one purchase. Returns whether one was due.
@@ -149,6 +178,7 @@ impl Purchaser {
     /// Any error of the database, and a writer that does not answer. The purchase is then asked about after the lease.
     pub async fn record(&self, shard: ShardId, claimed: &Claimed, answer: Result<Answer, Unknown>) -> Result<(), PurchaseError> {
         let settings = self.supplier.settings();
+        self.metrics.supplier_called(&settings.name, if answer.is_ok() { "answered" } else { "failed" });
         let answer = match answer {
             Ok(answer) => answer,
             Err(unknown) => {
@@ -182,6 +212,7 @@ impl Purchaser {
             && purchase.status == PurchaseStatus::Fulfilled
             && purchase.usable == 0
         {
+            self.metrics.purchase_unusable(&settings.name);
             tracing::error!(shard, supplier = settings.name, %purchase_id, "the supplier delivered no voucher that an order can get");
         }
         connect::within(DEADLINE, calls::answered(&self.pool, shard, claimed, &settings.name, settings.poll_every)).await?;
@@ -225,10 +256,25 @@ pub fn open(path: Option<&Path>) -> Result<Vec<Arc<dyn Supplier>>, SettingsError
     settings.into_iter().map(open).collect()
 }
 
+/// Checks the file of suppliers and those that it names, as nodes of any role read them.
+///
+/// # Errors
+/// If a file or a certificate is invalid.
+pub fn check(path: &Path) -> Result<(), SettingsError> {
+    open(Some(path))?;
+    Notices::read(path).map(drop)
+}
+
 /// Starts the purchases from each of these suppliers. A silent one does not delay the others.
-pub fn start(ledger: &Ledger, suppliers: Vec<Arc<dyn Supplier>>, tasks: &TaskTracker, stop: &CancellationToken) {
+pub fn start(
+    ledger: &Ledger,
+    suppliers: Vec<Arc<dyn Supplier>>,
+    metrics: &Metrics,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
     for supplier in suppliers {
-        tasks.spawn(Purchaser::new(ledger.clone(), supplier).run(stop.clone()));
+        tasks.spawn(Purchaser::new(ledger.clone(), supplier, metrics.clone()).run(stop.clone()));
     }
 }
 

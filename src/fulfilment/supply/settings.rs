@@ -28,15 +28,16 @@ struct File {
     supplier: Vec<Described>,
 }
 
+/// A supplier, as the file describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
-    name: String,
+pub(super) struct Described {
+    pub(super) name: String,
     order_url: String,
     status_url: String,
     token_url: String,
     client_id: String,
-    client_secret_file: PathBuf,
+    pub(super) client_secret_file: PathBuf,
     #[serde(default)]
     scopes: Vec<String>,
     #[serde(default = "sixty")]
@@ -56,6 +57,8 @@ struct Described {
     allowed_networks: Vec<String>,
     #[serde(default)]
     fields: Fields,
+    pub(super) notice_secret_file: Option<PathBuf>,
+    pub(super) notice: Option<NoticeFields>,
 }
 
 fn sixty() -> u32 {
@@ -149,6 +152,27 @@ impl Default for Fields {
     }
 }
 
+/// Names of the headers of a notice, and the place of the key in it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct NoticeFields {
+    pub(super) signature_header: String,
+    pub(super) timestamp_header: String,
+    /// JSON pointer (RFC 6901) to the idempotency key.
+    pub(super) key: String,
+}
+
+impl Default for NoticeFields {
+    fn default() -> NoticeFields {
+        let text = str::to_owned;
+        NoticeFields {
+            signature_header: text("X-Signature"),
+            timestamp_header: text("X-Timestamp"),
+            key: text("/idempotency_key"),
+        }
+    }
+}
+
 /// A supplier with an interface over HTTP.
 #[derive(Clone, Debug)]
 pub struct SupplierSettings {
@@ -180,34 +204,61 @@ pub struct SupplierSettings {
 #[error("--suppliers-file (LEDGER_SUPPLIERS_FILE): {0}")]
 pub struct SettingsError(pub(super) String);
 
-/// Reads the suppliers from their file. Relative names of secret files are relative to it.
+/// Reads the suppliers from their file, with the secrets for calls. Relative names of secret files are relative to it.
 ///
 /// # Errors
 /// If the file or one that it names cannot be read, or if a field is invalid.
 pub fn read(path: &Path) -> Result<Vec<SupplierSettings>, SettingsError> {
+    described(path)?.into_iter().map(|described| checked(described, directory(path))).collect()
+}
+
+/// Reads the file of suppliers, without the files that it names.
+///
+/// # Errors
+/// If the file cannot be read, has an unknown field, or has a name twice.
+pub(super) fn described(path: &Path) -> Result<Vec<Described>, SettingsError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| SettingsError(format!("cannot read {}: {error}", path.display())))?;
     let file: File = toml::from_str(&text).map_err(|error| SettingsError(format!("{}: {}", path.display(), error.message())))?;
     if file.supplier.len() > MAX_SUPPLIERS {
         return Err(SettingsError(format!("{}: more than {MAX_SUPPLIERS} suppliers", path.display())));
     }
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let suppliers: Vec<_> = file.supplier.into_iter().map(|described| checked(described, directory)).collect::<Result<_, _>>()?;
-    for (index, supplier) in suppliers.iter().enumerate() {
-        if suppliers[..index].iter().any(|other| other.name == supplier.name) {
-            return Err(SettingsError(format!("supplier {}: the name is used twice", supplier.name)));
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    for (index, Described { name, .. }) in file.supplier.iter().enumerate() {
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_plain) {
+            return Err(SettingsError(format!("a supplier's name has 1 to {MAX_NAME} of a-z, 0-9, - and _; got {name:?}")));
+        }
+        if file.supplier[..index].iter().any(|other| other.name == *name) {
+            return Err(SettingsError(format!("supplier {name}: the name is used twice")));
         }
     }
-    Ok(suppliers)
+    Ok(file.supplier)
+}
+
+/// Returns the directory to which names in the file are relative.
+pub(super) fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Creates the fault of a supplier's field.
+pub(super) fn fault(supplier: &str, field: &str, problem: &str) -> SettingsError {
+    SettingsError(format!("supplier {supplier}: {field} {problem}"))
+}
+
+/// Reads a file that a field names.
+pub(super) fn file(supplier: &str, field: &str, path: &Path) -> Result<Vec<u8>, SettingsError> {
+    std::fs::read(path).map_err(|error| fault(supplier, field, &format!("cannot be read: {error}")))
+}
+
+/// Reads a secret from the file that a field names.
+pub(super) fn secret(supplier: &str, field: &str, path: &Path) -> Result<Secret, SettingsError> {
+    let text = String::from_utf8(file(supplier, field, path)?).map_err(|_| fault(supplier, field, "is not text"))?;
+    Ok(Secret::new(text.trim()))
 }
 
 fn checked(described: Described, directory: &Path) -> Result<SupplierSettings, SettingsError> {
     let name = described.name;
-    let fault = |field: &str, problem: &str| SettingsError(format!("supplier {name}: {field} {problem}"));
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_plain) {
-        return Err(SettingsError(format!("a supplier's name has 1 to {MAX_NAME} of a-z, 0-9, - and _; got {name:?}")));
-    }
+    let fault = |field: &str, problem: &str| fault(&name, field, problem);
     let network =
         |text: &String| text.parse().map_err(|_| fault("allowed_networks", "must have networks such as \"10.1.0.0/16\""));
     let allowed_networks: Vec<IpNet> = described.allowed_networks.iter().map(network).collect::<Result<_, SettingsError>>()?;
@@ -217,11 +268,12 @@ fn checked(described: Described, directory: &Path) -> Result<SupplierSettings, S
         return Err(fault("status_url", "must contain {key}"));
     }
     url("status_url", &described.status_url.replace("{key}", "0"))?;
-    let file = |field: &str, path: &Path| {
-        std::fs::read(directory.join(path)).map_err(|error| fault(field, &format!("cannot be read: {error}")))
-    };
-    let secret = String::from_utf8(file("client_secret_file", &described.client_secret_file)?)
-        .map_err(|_| fault("client_secret_file", "is not text"))?;
+    let client_secret = secret(&name, "client_secret_file", &directory.join(&described.client_secret_file))?;
+    let ca_pem = described.ca_file.as_deref().map(|path| file(&name, "ca_file", &directory.join(path))).transpose()?;
+    // A file without a certificate would be read as no authority at all.
+    if ca_pem.as_ref().is_some_and(|pem| !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----")) {
+        return Err(fault("ca_file", "has no certificate"));
+    }
     if described.calls_per_minute == 0 || described.timeout_seconds == 0 || described.timeout_seconds > 25 {
         return Err(fault("calls_per_minute and timeout_seconds", "must be at least 1, and the timeout at most 25"));
     }
@@ -243,8 +295,8 @@ fn checked(described: Described, directory: &Path) -> Result<SupplierSettings, S
         order_url: url("order_url", &described.order_url)?,
         token_url: url("token_url", &described.token_url)?,
         daily_budget: described.daily_budget.iter().map(budget).collect::<Result<_, SettingsError>>()?,
-        ca_pem: described.ca_file.as_deref().map(|path| file("ca_file", path)).transpose()?,
-        client_secret: Secret::new(secret.trim()),
+        ca_pem,
+        client_secret,
         status_url: described.status_url,
         client_id: described.client_id,
         scopes: described.scopes,

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 54] = migrations![
+const FILES: [(&str, &str); 56] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -69,6 +69,8 @@ const FILES: [(&str, &str); 54] = migrations![
     "0059_stock_ledger"
     "0060_expiring_vouchers"
     "0061_purchases"
+    "0062_noticed_purchases"
+    "0063_open_purchases_by_key"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

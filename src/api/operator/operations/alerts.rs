@@ -10,7 +10,7 @@ use super::answers::AlertSeverity::{self, Page, Warn};
 use super::answers::{FiringAlert, ShardState};
 use crate::heartbeat::Pulse;
 use crate::ledger::nodes::Node;
-use crate::telemetry::Minute;
+use crate::telemetry::{Minute, SupplierBacklog};
 
 /// Facts that the alerts are about.
 #[derive(Clone, Copy)]
@@ -24,6 +24,7 @@ pub struct Facts<'a> {
     /// Counts of all nodes, without empty minutes.
     pub of_all: &'a [Minute],
     pub low: &'a BTreeSet<(ProductId, Money)>,
+    pub suppliers: &'a [SupplierBacklog],
     pub has_key: bool,
 }
 
@@ -136,6 +137,15 @@ fn are_behind(facts: &Facts<'_>, firing: &mut Firing) {
     }
     let text = format!("Denominations with fewer vouchers than their threshold: {}.", facts.low.len());
     firing.add("LedgerStockLow", Warn, !facts.low.is_empty(), text);
+    for supplier in facts.suppliers {
+        let text = format!("The last {} calls of the supplier {} have failed.", supplier.failures, supplier.supplier);
+        firing.add("LedgerSupplierFails", Warn, supplier.is_failing(), text);
+    }
+    for supplier in facts.suppliers {
+        let minutes = supplier.oldest_seconds / 60.0;
+        let text = format!("A purchase from the supplier {} has been open for {minutes:.0} minutes.", supplier.supplier);
+        firing.add("LedgerSupplierOverdue", Warn, supplier.is_overdue(), text);
+    }
     let down = down(facts.nodes);
     let text = format!("No node has a heartbeat. The hosts of those that have not stopped in order: {}.", down.join(", "));
     firing.add("LedgerDown", Page, !down.is_empty(), text);
@@ -199,6 +209,16 @@ mod tests {
         let low = if is_bad { BTreeSet::from([(ProductId(1), Money::ZERO)]) } else { BTreeSet::new() };
         let nodes = [node("a", if is_bad { 31.0 } else { 30.0 }, 99)];
         let shards = [shard(is_bad, Some(i64::from(is_bad)))];
+        let (oldest_seconds, failures) = if is_bad { (3_601.0, 5) } else { (3_600.0, 4) };
+        let named = |supplier: &str| SupplierBacklog {
+            supplier: supplier.to_owned(),
+            open: 1,
+            oldest_seconds,
+            failures,
+            is_broken: is_bad,
+        };
+        // Without an open purchase, nobody calls a supplier that has failed.
+        let idle = SupplierBacklog { open: 0, oldest_seconds: 0.0, failures: 5, ..named("idle") };
         let facts = Facts {
             shards: &shards,
             pulses: &pulses,
@@ -206,6 +226,7 @@ mod tests {
             minutes: &minutes,
             of_all: &minutes,
             low: &low,
+            suppliers: &[named("acme"), idle],
             has_key: !is_bad,
         };
         names(&facts)
@@ -229,7 +250,7 @@ mod tests {
     fn the_health_of_deliveries_is_known_if_any_node_knows_it() {
         let facts = |shards: &[ShardState], nodes: &[Node]| {
             let low = BTreeSet::new();
-            names(&Facts { shards, pulses: &[], nodes, minutes: &[], of_all: &[], low: &low, has_key: true })
+            names(&Facts { shards, pulses: &[], nodes, minutes: &[], of_all: &[], low: &low, suppliers: &[], has_key: true })
         };
         let shards = [shard(false, None)];
         assert_eq!(facts(&shards, &[node("a", 1.0, 301)]), ["LedgerDeliveryHealthUnknown"]);

@@ -25,7 +25,7 @@ use crate::delivery::queue::MAX_OF_SHARD;
 use crate::ledger::activity::{Connected, SigningNode};
 use crate::ledger::nodes::{self, Node};
 use crate::ledger::{activity, backlog, erasure, stock};
-use crate::telemetry::Minute;
+use crate::telemetry::{Minute, SupplierBacklog};
 use alerts::Facts;
 use answers::{DeliveryDayOfAll, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState};
 use endpoints::{DueEndpoint, FailedEndpoint, FailingEndpoint};
@@ -48,6 +48,7 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
         nodes: nodes::list(&mut **conn).await?,
         minutes: nodes::minutes(&mut **conn).await?,
         low: stock::low(&mut **conn, &ids).await?,
+        suppliers: backlog::suppliers(&mut **conn).await?,
         blocked: blocks::newest(&mut **conn, MAX_LISTED).await?,
         unwiped: erasure::wipe::outstanding(conn).await?,
         replays: replays::running(conn, &ids).await?,
@@ -77,6 +78,7 @@ struct Read {
     nodes: Vec<Node>,
     minutes: Vec<Minute>,
     low: BTreeSet<(ProductId, Money)>,
+    suppliers: Vec<SupplierBacklog>,
     blocked: Listed<ActiveBlock>,
     unwiped: Vec<String>,
     replays: Vec<Replay>,
@@ -100,8 +102,8 @@ impl Operations {
         let read = replanned(|| read(&state)).await?;
         let minutes = state.metrics.minutes();
         let has_key = state.keyring.current().is_some();
-        let Read { shards, nodes, low, .. } = &read;
-        let of_node = Facts { shards, pulses: &pulses, nodes, minutes: &minutes, of_all: &read.minutes, low, has_key };
+        let Read { shards, nodes, low, suppliers, minutes: of_all, .. } = &read;
+        let of_node = Facts { shards, pulses: &pulses, nodes, minutes: &minutes, of_all, low, suppliers, has_key };
         let alerts = alerts::evaluate(&of_node);
         let node = NodeState {
             is_ready: problem.is_none(),
