@@ -265,8 +265,8 @@ async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
     shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
     figures::lead_somewhere(portal.iter().chain(console));
-    figures::agree(&furnished, &furnished.owner().cookie, portal, 12).await;
-    figures::agree(&furnished, &furnished.admin().cookie, console, 30).await;
+    figures::agree(&furnished, &furnished.owner().cookie, portal, 6).await;
+    figures::agree(&furnished, &furnished.admin().cookie, console, 20).await;
     reflect(&furnished, &furnished.owner().cookie, portal).await;
     reflect(&furnished, &furnished.admin().cookie, console).await;
 

@@ -107,7 +107,10 @@ fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
     let columns =
         [("Webhook", false), ("Deliveries", true), ("Failed", true), ("Pending", true), ("Attempts", true), ("Median, ms", true)];
     let row = |(webhook, health): (&Webhook, &Health)| {
-        let counted = |count: usize, status: &str| html! { a href=(latest(Some(webhook.id), count, status)) { (count) } };
+        let counted = |count: usize, status: &str| {
+            // Without one among the latest, a list would show older ones.
+            html! { @if count > 0 { a href=(latest(Some(webhook.id), count, status)) { (count) } } @else { "0" } }
+        };
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
             counted(health.deliveries, ""),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::stock::{at_field, face_value};
-use super::{Product, audit_of, may_change, product_of, stocked};
+use super::{Product, audit_of, may_change, product_of};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
@@ -143,7 +143,7 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
         }
         div.figures {
             (figure("Added", &html! { a href=(audit_of(product.id, "VoucherStockLoaded")) { (loaded.accepted) } }))
-            (figure("Already there", &html! { a href=(stocked::address(product.id, "", "")) { (loaded.duplicates) } }))
+            (figure("Already there", &html! { (loaded.duplicates) }))
             (figure("Refused", &refused_below(loaded.rejected.len())))
         }
         @if !is_good {
@@ -176,7 +176,7 @@ async fn void(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |voided: Voided| {
         let counts = [("Voided", voided.voided), ("Voided before", voided.already_voided)];
-        result_page(&visit, &product, counts, &stocked::address(product.id, "", "VOIDED"), &voided.refused)
+        result_page(&visit, &product, counts, &audit_of(product.id, "VouchersVoided"), &voided.refused)
     };
     change(&visit, &product, ("void", "reason"), void_page, done).await
 }
