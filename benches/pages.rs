@@ -149,15 +149,23 @@ const PURCHASES: &str = "WITH made AS (
             CASE n % 4 WHEN 0 THEN 'REFUSED' ELSE 'FULFILLED' END, 9, 1, 1, false, now(), now()
         FROM generate_series(1, 5000) AS n RETURNING id)
     SELECT max(id) FROM made";
-/// Position from which the log has the events of the latest 10,000 deliveries.
-const PART_TO_REPLAY: &str = "SELECT e.position FROM deliveries d JOIN webhook_envelopes e USING (shard_id, event_id)
-    WHERE d.id = (SELECT max(id) FROM deliveries) - 10000";
-/// Puts the deliveries of the replay into the state in which a worker would have left them.
-const REPLAYED: &str = "WITH done AS (
-        UPDATE delivery_state s SET attempt_count = 1, status = CASE delivery_id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END,
-            delivered_at = CASE delivery_id % 20 WHEN 0 THEN NULL ELSE now() END
-        FROM deliveries d WHERE d.shard_id = s.shard_id AND d.id = s.delivery_id AND d.replay_id > 0 RETURNING s.delivery_id)
-    SELECT count(*) FROM done";
+/// Adds a replay of the latest 10,000 deliveries to the webhook `$1` as a worker would have left it. Returns its id.
+const REPLAY: &str = "WITH replay AS (SELECT nextval('replay_ids') AS id),
+    again AS (
+        INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
+        SELECT d.shard_id, (SELECT max(id) FROM deliveries) + row_number() OVER (ORDER BY d.id), d.event_id, d.webhook_id, replay.id,
+            d.account_id, d.order_id, d.event_type, d.created_at
+        FROM (SELECT * FROM deliveries WHERE webhook_id = $1 ORDER BY id DESC LIMIT 10000) AS d, replay RETURNING *),
+    sent AS (
+        INSERT INTO delivery_state (shard_id, delivery_id, webhook_id, event_type, status, attempt_count, next_attempt_at, delivered_at)
+        SELECT shard_id, id, webhook_id, event_type, CASE id % 20 WHEN 0 THEN 'failed' ELSE 'delivered' END, 1, created_at,
+            CASE id % 20 WHEN 0 THEN NULL ELSE created_at END
+        FROM again)
+    INSERT INTO webhook_replays (shard_id, id, version, account_id, webhook_id, kind, events, per_second, status, from_position,
+        next_position, until_position, deliveries, created_at, updated_at)
+    SELECT 1, replay.id, 1, (SELECT min(account_id) FROM again), $1, 'deliveries', ARRAY['order.created'], 500, 'COMPLETED', 1, 2, 2,
+        10000, now(), now()
+    FROM replay RETURNING id";
 
 /// Number of accounts without orders.
 const ACCOUNTS: usize = 1_000;
@@ -236,15 +244,7 @@ async fn complete(serve: &Serve, filled: &LongLists, options: &PgConnectOptions)
     let statement = serve.import("date,amount,currency,reference\n2026-01-31,30.00,EUR,x\n").await?;
     let key = one("SELECT min(id) FROM credentials").await?;
     let purchase = one(PURCHASES).await?;
-    let replay = one(PART_TO_REPLAY).await?;
-    let replay = json!({"kind": "deliveries", "from_position": replay, "per_second": 500});
-    let replay = serve.operator(&format!("/webhooks/{}/replays", filled.webhook), replay).await?;
-    let replay = id(replay["replay"].clone())?;
-    while one("SELECT count(*) FROM webhook_replays WHERE status = 'RUNNING'").await? > 0 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    support::until_totalled(options).await?;
-    one(REPLAYED).await?;
+    let replay = sqlx::query_scalar(REPLAY).bind(filled.webhook).fetch_one(&mut options.connect().await?).await?;
     Ok(Ids::from([
         ("accounts", filled.account),
         ("api-keys", key),

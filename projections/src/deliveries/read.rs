@@ -171,13 +171,17 @@ async fn of_order_or_replay(
         page::equals(query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
         page::equals(query, "d.webhook_id", filter.webhook_id);
     };
-    let mut count = QueryBuilder::new("SELECT count(*)");
-    matching(&mut count);
-    let total = count.build_query_scalar().fetch_one(&mut *conn).await?;
-    let mut select = QueryBuilder::new("SELECT d.id");
+    // One pass for both.
+    let mut select = QueryBuilder::new("SELECT d.id, count(*) OVER ()");
     matching(&mut select);
     select.push(" ORDER BY d.id DESC LIMIT ").push_bind(page.size).push(" OFFSET ").push_bind(page.offset());
-    Ok((total, select.build_query_scalar().fetch_all(conn).await?))
+    let found: Vec<(i64, i64)> = select.build_query_as().fetch_all(&mut *conn).await?;
+    if let Some((_, total)) = found.first() {
+        return Ok((*total, found.into_iter().map(|(id, _)| id).collect()));
+    }
+    let mut count = QueryBuilder::new("SELECT count(*)");
+    matching(&mut count);
+    Ok((count.build_query_scalar().fetch_one(conn).await?, vec![]))
 }
 
 /// Counts the deliveries with a status, among the `of_groups` deliveries of all statuses. The partial indexes
