@@ -219,7 +219,7 @@ mod tests {
             let passwords = passwords.clone();
             async move { passwords.verify(lane, Secret::new("x"), None).await.map(|_| lane) }
         };
-        let mut waiting: FuturesUnordered<_> = (0..90).map(|_| verify(HERE)).collect();
+        let mut waiting: FuturesUnordered<_> = (0..20).map(|_| verify(HERE)).collect();
         assert!(futures::poll!(waiting.next()).is_pending());
         waiting.push(verify(other(1)));
         waiting.push(verify(other(2)));
@@ -228,7 +228,7 @@ mod tests {
         let order: Vec<Lane> = waiting.map(Result::unwrap).collect().await;
         let place = |lane| order.iter().position(|done| *done == lane).unwrap();
         assert!(place(other(1)) <= 2 && place(other(2)) <= 3, "{order:?}");
-        assert_eq!(order.len(), 92, "nobody is refused");
+        assert_eq!(order.len(), 22, "nobody is refused");
     }
 
     #[tokio::test]

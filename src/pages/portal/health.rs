@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true, deactivation: None }];
-        let markup = plots(&webhooks, &[delivery(1, "delivered", 1, Some(10))]).0;
+        let markup = plots(&webhooks, &[delivery(1, "failed", 1, Some(10))]).0;
         assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
         for link in ["?limit=1\"", "?limit=1&amp;webhook_url_id=1\"", "?limit=1&amp;webhook_url_id=1&amp;status=failed"] {
             assert!(markup.contains(&format!("/portal/webhooks/deliveries{link}")), "{link}: {markup}");
