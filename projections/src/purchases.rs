@@ -195,16 +195,22 @@ pub async fn demand(
     .await
 }
 
-/// Returns what a supplier's purchases of this day (UTC) count against its budget.
-pub async fn spent(db: impl PgExecutor<'_>, shard: ShardId, supplier: &str, currency: Currency) -> Result<Decimal, sqlx::Error> {
+/// Returns what a supplier's purchases of this day (UTC) count against its budget in each of these currencies, in their order.
+pub async fn spent(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    supplier: &str,
+    currencies: &[Currency],
+) -> Result<Vec<Decimal>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT coalesce(sum(spent), 0) FROM purchases WHERE shard_id = $1 AND supplier = $2 AND currency = $3
-            AND requested_at >= date_trunc('day', clock_timestamp(), 'UTC')",
+        "SELECT (SELECT coalesce(sum(spent), 0) FROM purchases WHERE shard_id = $1 AND supplier = $2 AND currency = wanted.currency
+            AND requested_at >= date_trunc('day', clock_timestamp(), 'UTC'))
+         FROM unnest($3::text[]) WITH ORDINALITY AS wanted (currency, place) ORDER BY place",
     )
     .bind(shard)
     .bind(supplier)
-    .bind(currency.as_str())
-    .fetch_one(db)
+    .bind(currencies.iter().map(|currency| currency.as_str()).collect::<Vec<_>>())
+    .fetch_all(db)
     .await
 }
 

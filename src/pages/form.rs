@@ -124,6 +124,13 @@ pub fn moment(text: &str) -> String {
     at.map_or_else(|| text.to_owned(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
+/// Returns the address of a page with these fields as its query. Empty ones are left out.
+pub fn address(path: &str, fields: &[(&str, &str)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(fields.iter().filter(|(_, value)| !value.is_empty()));
+    format!("{path}?{}", query.finish())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

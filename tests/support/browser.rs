@@ -48,15 +48,15 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
-impl Browser {
-    /// Starts the browser with a window that shows a whole page, so that nothing scrolls away under a click. Returns
-    /// `None` if no browser is installed.
-    pub async fn start() -> Option<Browser> {
-        Browser::with((1400, 20_000), true).await
-    }
+/// How often chromedriver is started until it serves.
+const STARTS: usize = 10;
 
-    /// Starts the browser with a window of this width and height, with or without scripts.
-    pub async fn with(size: Size, scripts: bool) -> Option<Browser> {
+/// Starts chromedriver on a free port. Returns `None` if it is not installed.
+///
+/// It takes a port that is free on IPv6 and needs the same one on IPv4, and ends if another program has that, so it may have to be
+/// started again.
+async fn start_driver() -> Option<(Group, String)> {
+    for _ in 0..STARTS {
         let mut driver = Command::new("chromedriver");
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let Ok(mut driver) = driver.spawn() else {
@@ -66,15 +66,26 @@ impl Browser {
         };
         let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
         let driver = Group(driver);
-        let port = loop {
-            let line = tokio::time::timeout(DEADLINE, said.next_line()).await.expect("in time");
-            let line = line.unwrap().expect("chromedriver prints its port");
+        while let Some(line) = tokio::time::timeout(DEADLINE, said.next_line()).await.expect("in time").unwrap() {
             if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
+                tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+                return Some((driver, port.trim_end_matches('.').to_owned()));
             }
-        };
-        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+        }
+    }
+    panic!("chromedriver ended {STARTS} times before it served");
+}
 
+impl Browser {
+    /// Starts the browser with a window that shows a whole page, so that nothing scrolls away under a click. Returns
+    /// `None` if no browser is installed.
+    pub async fn start() -> Option<Browser> {
+        Browser::with((1400, 20_000), true).await
+    }
+
+    /// Starts the browser with a window of this width and height, with or without scripts.
+    pub async fn with(size: Size, scripts: bool) -> Option<Browser> {
+        let (driver, port) = start_driver().await?;
         let profile = tempfile::tempdir().unwrap();
         let arguments = [
             "--headless=new",

@@ -105,7 +105,7 @@ impl Purchaser {
         let today = Utc::now().date_naive();
         self.exhausted.retain(|_, (day, _)| *day == today);
         let settings = self.supplier.settings();
-        let funded: Vec<Currency> = settings.daily_budget.keys().copied().collect();
+        let funded = settings.funded();
         for lacking in connect::within(DEADLINE, purchases::lacking(&self.pool, shard, &settings.name, &funded, STEP)).await? {
             let Lacking { order_id, product_id, denomination, currency, sku } = lacking;
             let Some(budget) = settings.daily_budget.get(&currency).copied() else { continue };
@@ -139,8 +139,8 @@ impl Purchaser {
     /// Any error of the database.
     pub async fn watch(&self, shard: ShardId) -> Result<(), sqlx::Error> {
         let settings = self.supplier.settings();
-        for (currency, budget) in &settings.daily_budget {
-            let spent = connect::within(DEADLINE, purchases::spent(&self.pool, shard, &settings.name, *currency)).await?;
+        let spent = connect::within(DEADLINE, purchases::spent(&self.pool, shard, &settings.name, &settings.funded())).await?;
+        for ((currency, budget), spent) in settings.daily_budget.iter().zip(spent) {
             self.metrics.supplier_spent(&settings.name, *currency, shard, (spent, budget.decimal()));
         }
         Ok(())

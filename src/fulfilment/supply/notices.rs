@@ -112,7 +112,8 @@ impl Notices {
 /// # Errors
 /// Any error of the database.
 pub async fn take_notice(pool: &PgPool, supplier: &str, key: Uuid) -> Result<(), sqlx::Error> {
-    // A repeated notice writes nothing. As in a claim, a lease that is further ahead than the longest pause counts as past.
+    // A repeated notice writes nothing. As in a claim, a lease that is further ahead than the longest pause counts as past. Each
+    // condition is on the row that is changed, so it still holds after a wait for the row's lock.
     sqlx::query(
         "WITH purchase AS (
             SELECT shard_id, id FROM purchases WHERE key = $1 AND supplier = $2 AND status IN ('REQUESTED', 'PENDING'))

@@ -199,6 +199,13 @@ pub struct SupplierSettings {
     pub fields: Fields,
 }
 
+impl SupplierSettings {
+    /// Returns the currencies with a budget, in the order of the budgets.
+    pub fn funded(&self) -> Vec<Currency> {
+        self.daily_budget.keys().copied().collect()
+    }
+}
+
 /// A fault in the file of suppliers. It names the supplier and the field, and shows no secret.
 #[derive(Debug, thiserror::Error)]
 #[error("--suppliers-file (LEDGER_SUPPLIERS_FILE): {0}")]

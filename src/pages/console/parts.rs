@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::access::Role;
 use crate::pages::call::Refusal;
-use crate::pages::form::Form;
+use crate::pages::form::{Form, address};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::grouped;
 use crate::pages::visit::Visit;
@@ -65,10 +65,9 @@ pub fn sign_in_changes(
     }
 }
 
-/// Returns a query of the audit with this field.
+/// Returns the address of the audit with this field.
 pub fn audit_of(field: &str, value: &str) -> String {
-    let query = url::form_urlencoded::Serializer::new(String::new()).append_pair(field, value).finish();
-    format!("/console/audit?{query}")
+    address("/console/audit", &[(field, value)])
 }
 
 /// Links to the subject of an event, such as `order/42`: to its page, or to its events.
@@ -92,8 +91,7 @@ pub fn short_request(id: &str) -> Markup {
 }
 
 fn search_for(text: &str) -> String {
-    let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
-    format!("/console/search?{query}")
+    address("/console/search", &[("q", text)])
 }
 
 /// Returns the name in a verifier key of the log or of a witness.

@@ -7,7 +7,7 @@ use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::parts::{is_admin, needs_admin};
+use super::parts::{audit_of, is_admin, needs_admin};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
@@ -165,7 +165,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             ("Requested", time(purchase.requested_at)),
             ("Changed", time(purchase.updated_at)),
         ]))
-        p { a href={ "/console/audit?subject=purchase/" (id) } { "Its events" } }
+        p { a href=(audit_of("subject", &format!("purchase/{id}"))) { "Its events" } }
         @if purchase.is_open() {
             @if is_admin(visit) { (closing(&purchase)) } @else { (needs_admin("close purchases")) }
         }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
+use poem::Response;
 use serde::Deserialize;
 
 use super::accounts;
@@ -59,10 +60,7 @@ async fn list(visit: Visit) -> PageResult {
             &content(&visit, queued, refusal, true, ("/console/attempts", "Delivery attempts")),
         )
     };
-    match visit.list::<Queued>(&path, "deliveries").await {
-        Ok(queued) => Ok(show(Some(&queued), None)),
-        Err(refusal) => corrected(refusal, |refusal| layout::refused(show(None, Some(refusal)), refusal)),
-    }
+    answer(visit.list(&path, "deliveries").await, show)
 }
 
 async fn list_of_webhook(visit: Visit) -> PageResult {
@@ -78,6 +76,14 @@ async fn list_of_webhook(visit: Visit) -> PageResult {
         let body = content(&visit, queued, refusal, false, (&next, "Show the webhook"));
         accounts::page(&visit, &account, &format!("Deliveries of webhook {id} by state"), &body)
     };
+    answer(queued, show)
+}
+
+/// Shows a page of the deliveries, or what was refused.
+fn answer(
+    queued: Result<List<Queued>, Refusal>,
+    show: impl Fn(Option<&List<Queued>>, Option<&Refusal>) -> Response,
+) -> PageResult {
     match queued {
         Ok(queued) => Ok(show(Some(&queued), None)),
         Err(refusal) => corrected(refusal, |refusal| layout::refused(show(None, Some(refusal)), refusal)),

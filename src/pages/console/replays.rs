@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::Role;
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind, MOMENT_HINT, moment};
+use crate::pages::form::{Form, Kind, MOMENT_HINT, address, moment};
 use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
@@ -227,8 +227,8 @@ fn confirmation(form: &Form, count: Count) -> Markup {
 
 /// Renders a number of a replay's deliveries, which leads to them. `status` may be empty.
 fn counted(replay: &Replay, count: i64, status: &str) -> Markup {
-    let target = format!("/console/accounts/{}/deliveries?replay_id={}", replay.account_id, replay.id);
-    html! { a href={ (target) @if !status.is_empty() { "&status=" (status) } } { (count) } }
+    let list = format!("/console/accounts/{}/deliveries", replay.account_id);
+    html! { a href=(address(&list, &[("replay_id", &replay.id.to_string()), ("status", status)])) { (count) } }
 }
 
 /// Renders replays, whose numbers lead to their deliveries. Running ones can be cancelled if `may_cancel`.

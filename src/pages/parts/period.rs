@@ -3,7 +3,7 @@
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
 
 use super::super::call::Refusal;
-use super::super::form::Form;
+use super::super::form::{Form, address};
 
 /// Returns the filters of a query with these names, and its period, as a query of the API.
 ///
@@ -19,8 +19,7 @@ pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
 
 /// Returns the address of the part of a list in these minutes (UTC), such as `2026-01-31T12:00`. Both are included.
 pub fn during(path: &str, from: &str, to: &str) -> String {
-    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("from", from), ("to", to)]).finish();
-    format!("{path}?{query}")
+    address(path, &[("from", from), ("to", to)])
 }
 
 /// Returns the start and the end of the minutes or days `from` to `to` of a query. Both are included.

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::pages::form::address;
 use crate::pages::parts::plot::{Label, Series, bars_by};
 use crate::pages::parts::table;
 use crate::pages::shared::deactivation::Deactivation;
@@ -93,14 +94,8 @@ pub fn deliveries_of(webhook: i64) -> String {
 
 /// Returns the address of the latest deliveries, of a webhook or of all, as many as were counted. `status` may be empty.
 pub fn latest(webhook: Option<i64>, count: usize, status: &str) -> String {
-    let mut address = format!("/portal/webhooks/deliveries?limit={}", count.clamp(1, 100));
-    for (name, value) in [("webhook_url_id", webhook.map(|id| id.to_string()).unwrap_or_default()), ("status", status.to_owned())]
-    {
-        if !value.is_empty() {
-            address += &format!("&{name}={value}");
-        }
-    }
-    address
+    let (limit, webhook) = (count.clamp(1, 100).to_string(), webhook.map(|id| id.to_string()).unwrap_or_default());
+    address("/portal/webhooks/deliveries", &[("limit", &limit), ("webhook_url_id", &webhook), ("status", status)])
 }
 
 fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::access::Role;
 use crate::pages::call::{List, Refusal};
+use crate::pages::form::address;
 use crate::pages::parts::values::grouped;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -72,10 +73,7 @@ fn may_change(visit: &Visit) -> bool {
 
 /// Returns the address of the events of a product in the audit. `types` may be empty.
 fn audit_of(product: i64, types: &str) -> String {
-    let subject = format!("product/{product}");
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs([("subject", &*subject), ("type", types)].into_iter().filter(|(_, value)| !value.is_empty()));
-    format!("/console/audit?{}", query.finish())
+    address("/console/audit", &[("subject", &format!("product/{product}")), ("type", types)])
 }
 
 async fn product_of(visit: &Visit, id: i64) -> Result<Product, Refusal> {

@@ -83,7 +83,7 @@ fn picture(product: &Product) -> Markup {
 fn stock_summary(levels: &List<Level>, product: i64, path: &str) -> Markup {
     let columns = [("Face value", true), ("Available", true), ("Level", false)];
     let row = |level: &Level| {
-        let available = stocked::address(product, &level.denomination, "AVAILABLE");
+        let available = stocked::of_product(product, &level.denomination, "AVAILABLE");
         let face_value = html! { a href={ (path) "/stock" } { (grouped(&level.denomination)) } };
         vec![face_value, html! { a href=(available) { (level.available) } }, level.badge()]
     };

@@ -109,7 +109,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
             (rows(product.id, &levels.items))
             p.actions {
                 a.button.plain href=(audit_of(product.id, "")) { "Audit of this product" }
-                a.button.plain href=(stocked::address(product.id, "", "")) { "All vouchers" }
+                a.button.plain href=(stocked::of_product(product.id, "", "")) { "All vouchers" }
                 a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Orders of this product" }
             }
         }
@@ -124,7 +124,7 @@ fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     let text = |level: &Level| format!("{} {currency}", grouped(&level.denomination));
     let labels: Vec<Label> = shown
         .iter()
-        .map(|level| Label { text: text(level), target: Some(stocked::address(product, &level.denomination, "")) })
+        .map(|level| Label { text: text(level), target: Some(stocked::of_product(product, &level.denomination, "")) })
         .collect();
     let series = |name: &'static str, count: fn(&Level) -> i64| Series {
         name,
@@ -154,7 +154,7 @@ fn rows(product: i64, levels: &[Level]) -> Markup {
     ];
     let row = |level: &Level| {
         let counted =
-            |count: i64, status: &str| html! { a href=(stocked::address(product, &level.denomination, status)) { (count) } };
+            |count: i64, status: &str| html! { a href=(stocked::of_product(product, &level.denomination, status)) { (count) } };
         vec![
             html! { (grouped(&level.denomination)) },
             counted(level.available, "AVAILABLE"),

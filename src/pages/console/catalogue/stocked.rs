@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Product, audit_of, product_of};
 use crate::pages::call::{List, Refusal};
+use crate::pages::form::address;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, grouped, words};
@@ -36,10 +37,8 @@ pub fn add(site: Site) -> Site {
 }
 
 /// Returns the address of a product's vouchers. The face value and the status may be empty.
-pub fn address(product: i64, denomination: &str, status: &str) -> String {
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs([("denomination", denomination), ("status", status)].into_iter().filter(|(_, value)| !value.is_empty()));
-    format!("/console/products/{product}/stock/vouchers?{}", query.finish())
+pub fn of_product(product: i64, denomination: &str, status: &str) -> String {
+    address(&format!("/console/products/{product}/stock/vouchers"), &[("denomination", denomination), ("status", status)])
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -67,7 +66,7 @@ fn page(visit: &Visit, product: &Product, vouchers: Option<&List<Stocked>>, refu
         }))
         @match vouchers {
             None => {},
-            Some(vouchers) if vouchers.items.is_empty() => (table::empty("No voucher matches.", Some((&address(product.id, "", ""), "Show all vouchers")))),
+            Some(vouchers) if vouchers.items.is_empty() => (table::empty("No voucher matches.", Some((&of_product(product.id, "", ""), "Show all vouchers")))),
             Some(vouchers) => {
                 (rows(product.id, &vouchers.items))
                 (table::pager(vouchers, visit.path(), &visit.query))
@@ -117,6 +116,6 @@ mod tests {
             assert!(markup.contains(&format!("\"{link}\"")), "{link}: {markup}");
         }
         assert!(!markup.contains("<b>"), "{markup}");
-        assert_eq!(address(7, "10.00", "VOIDED"), "/console/products/7/stock/vouchers?denomination=10.00&status=VOIDED");
+        assert_eq!(of_product(7, "10.00", "VOIDED"), "/console/products/7/stock/vouchers?denomination=10.00&status=VOIDED");
     }
 }

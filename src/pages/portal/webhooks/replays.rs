@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, KEY, MOMENT_HINT, moment, new_key};
+use crate::pages::form::{Form, KEY, MOMENT_HINT, address, moment, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
@@ -157,8 +157,8 @@ fn confirmation(path: &str, form: &Form, counted: &Counted) -> Markup {
 
 /// Renders a number of a replay's deliveries, which leads to them. `status` may be empty.
 fn counted(replay: &Replay, count: i64, status: &str) -> Markup {
-    let target = format!("/portal/webhooks/deliveries?replay_id={}", replay.id);
-    html! { a href={ (target) @if !status.is_empty() { "&status=" (status) } } { (count) } }
+    let target = address("/portal/webhooks/deliveries", &[("replay_id", &replay.id.to_string()), ("status", status)]);
+    html! { a href=(target) { (count) } }
 }
 
 /// Renders replays. Their numbers lead to their deliveries.
