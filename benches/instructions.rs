@@ -5,6 +5,10 @@
 //! cargo bench --bench instructions
 //! cargo bench --bench instructions -- check   # fails if an order costs over 3 % more than docs/benchmarks.md says
 //! ```
+//!
+//! The row of traces needs line tables in the program, which change no instruction. Give `cargo bench` the arguments
+//! `--config 'profile.release.package.rewards-ledger.debug="line-tables-only"'` and
+//! `--config 'profile.release.package.rewards-ledger.strip="none"'`.
 
 mod support;
 
@@ -26,6 +30,9 @@ const ORDERS: u64 = 400;
 /// Largest share by which a check accepts more instructions.
 const TOLERANCE: f64 = 0.03;
 
+/// Source files of traces: their own, and that of the variable in which a task keeps its trace.
+const TRACES: [&str; 2] = ["src/telemetry/traces/", "tokio/src/task/task_local.rs"];
+
 /// Row of the table that `check` compares.
 const PER_ORDER: &str = "instructions an order";
 
@@ -42,8 +49,16 @@ async fn main() -> Result<()> {
     let profile = counted?;
 
     let instructions = profile.instructions() as f64 / ORDERS as f64;
+    let of_traces = profile.instructions_in(&TRACES).map(|counted| counted as f64);
+    let share = |counted: f64| {
+        format!("{} ({:.2} %)", thousands(counted / ORDERS as f64), counted / profile.instructions() as f64 * 100.0)
+    };
     let rows = [
         (PER_ORDER, thousands(instructions)),
+        (
+            "of these in the sources of traces, which are off",
+            of_traces.map_or_else(|| "not known without line tables".to_owned(), share),
+        ),
         ("allocations an order", thousands(profile.calls(callgrind::is_allocation) as f64 / ORDERS as f64)),
     ];
     let note = format!(

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
 pub use stock::{
-    ProductSupplier, ProductSupplierSet, StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired, VouchersVoided,
+    ProductSupplier, ProductSupplierSet, StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired,
+    VouchersTransferredIn, VouchersTransferredOut, VouchersVoided,
 };
 
 /// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
@@ -258,6 +259,8 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         | ProductEvent::VoucherStockLoaded(_)
         | ProductEvent::VouchersVoided(_)
         | ProductEvent::VoucherExpirySet(_)
+        | ProductEvent::VouchersTransferredOut(_)
+        | ProductEvent::VouchersTransferredIn(_)
         | ProductEvent::VouchersExpired(_) => {}
         // Clients see neither the threshold nor the supplier, so the product counts as unchanged.
         ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
@@ -285,6 +288,8 @@ crate::codec::stream_events! {
         VouchersVoided = 1,
         VoucherExpirySet = 1,
         VouchersExpired = 1,
+        VouchersTransferredOut = 1,
+        VouchersTransferredIn = 1,
         StockThresholdSet = 1,
         ProductSupplierSet = 1,
     }

@@ -47,6 +47,10 @@ pub struct Moved {
     pub allocated: Lot,
     pub voided: Lot,
     pub expired: Lot,
+    /// From other products.
+    pub transferred_in: Lot,
+    /// To other products.
+    pub transferred_out: Lot,
     /// Money that customers paid for the allocated vouchers.
     pub sales: Decimal,
 }
@@ -55,7 +59,8 @@ impl Moved {
     /// Returns the change of the stock.
     pub fn net(&self) -> Lot {
         let mut net = self.loaded;
-        [self.allocated, self.voided, self.expired].iter().for_each(|left| net.add(left, -1));
+        net.add(&self.transferred_in, 1);
+        [self.allocated, self.voided, self.expired, self.transferred_out].iter().for_each(|left| net.add(left, -1));
         net
     }
 }
@@ -77,11 +82,13 @@ fn delivered(recorded: &Recorded) -> Option<&[String]> {
     }
 }
 
-/// Returns the vouchers that an event takes out of the stock.
-fn leaving(recorded: &Recorded) -> &[String] {
+/// Returns the vouchers that an event takes out of the stock of a product, or brings there from another one.
+fn moving(recorded: &Recorded) -> &[String] {
     match &recorded.event {
         Event::Product(ProductEvent::VouchersVoided(e)) => &e.vouchers,
         Event::Product(ProductEvent::VouchersExpired(e)) => &e.vouchers,
+        Event::Product(ProductEvent::VouchersTransferredOut(e)) => &e.vouchers,
+        Event::Product(ProductEvent::VouchersTransferredIn(e)) => &e.vouchers,
         _ => delivered(recorded).unwrap_or_default(),
     }
 }
@@ -98,7 +105,7 @@ pub fn priced(recorded: &Recorded) -> Option<(&[String], Decimal)> {
 
 /// Returns whether an event moves the stock.
 pub fn is_movement(recorded: &Recorded) -> bool {
-    matches!(recorded.event, Event::Product(ProductEvent::VoucherStockLoaded(_))) || !leaving(recorded).is_empty()
+    matches!(recorded.event, Event::Product(ProductEvent::VoucherStockLoaded(_))) || !moving(recorded).is_empty()
 }
 
 /// The fold: costs of vouchers by their references, and the increments of days.
@@ -136,6 +143,14 @@ impl Folded {
                 ProductEvent::VouchersExpired(e) => {
                     let lot = self.lot(&e.vouchers);
                     self.days.entry((day, product)).or_default().expired.add(&lot, 1);
+                }
+                ProductEvent::VouchersTransferredOut(e) => {
+                    let lot = self.lot(&e.vouchers);
+                    self.days.entry((day, product)).or_default().transferred_out.add(&lot, 1);
+                }
+                ProductEvent::VouchersTransferredIn(e) => {
+                    let lot = self.lot(&e.vouchers);
+                    self.days.entry((day, product)).or_default().transferred_in.add(&lot, 1);
                 }
                 _ => {}
             }
@@ -187,7 +202,7 @@ pub async fn apply(
     events: &[Recorded],
     orders: &HashMap<OrderId, Order>,
 ) -> Result<(), ProjectionError> {
-    let references: Vec<&String> = events.iter().flat_map(leaving).collect();
+    let references: Vec<&String> = events.iter().flat_map(moving).collect();
     let mut folded = Folded { costs: costs(&mut *conn, shard, &references).await?, ..Folded::default() };
     events.iter().for_each(|recorded| folded.step(recorded, orders));
     write(conn, shard, &folded).await
@@ -221,13 +236,22 @@ async fn write(conn: &mut PgConnection, shard: ShardId, folded: &Folded) -> Resu
     if folded.days.is_empty() {
         return Ok(());
     }
-    let lots: [fn(&Moved) -> Lot; 4] =
-        [|moved| moved.loaded, |moved| moved.allocated, |moved| moved.voided, |moved| moved.expired];
+    let lots: [fn(&Moved) -> Lot; 6] = [
+        |moved| moved.loaded,
+        |moved| moved.allocated,
+        |moved| moved.voided,
+        |moved| moved.expired,
+        |moved| moved.transferred_in,
+        |moved| moved.transferred_out,
+    ];
     let mut query = sqlx::query(
         "INSERT INTO stock_days AS t (shard_id, day, product_id, sales, loaded, loaded_unpriced, loaded_cost, allocated,
-            allocated_unpriced, allocated_cost, voided, voided_unpriced, voided_cost, expired, expired_unpriced, expired_cost)
+            allocated_unpriced, allocated_cost, voided, voided_unpriced, voided_cost, expired, expired_unpriced, expired_cost,
+            transferred_in, transferred_in_unpriced, transferred_in_cost, transferred_out, transferred_out_unpriced,
+            transferred_out_cost)
          SELECT $1, new.* FROM unnest($2::date[], $3::bigint[], $4::numeric[], $5::bigint[], $6::bigint[], $7::numeric[], $8::bigint[],
-            $9::bigint[], $10::numeric[], $11::bigint[], $12::bigint[], $13::numeric[], $14::bigint[], $15::bigint[], $16::numeric[]) AS new
+            $9::bigint[], $10::numeric[], $11::bigint[], $12::bigint[], $13::numeric[], $14::bigint[], $15::bigint[], $16::numeric[],
+            $17::bigint[], $18::bigint[], $19::numeric[], $20::bigint[], $21::bigint[], $22::numeric[]) AS new
          ON CONFLICT (shard_id, day, product_id) DO UPDATE SET sales = t.sales + excluded.sales,
             loaded = t.loaded + excluded.loaded, loaded_unpriced = t.loaded_unpriced + excluded.loaded_unpriced,
             loaded_cost = t.loaded_cost + excluded.loaded_cost, allocated = t.allocated + excluded.allocated,
@@ -235,7 +259,12 @@ async fn write(conn: &mut PgConnection, shard: ShardId, folded: &Folded) -> Resu
             allocated_cost = t.allocated_cost + excluded.allocated_cost, voided = t.voided + excluded.voided,
             voided_unpriced = t.voided_unpriced + excluded.voided_unpriced, voided_cost = t.voided_cost + excluded.voided_cost,
             expired = t.expired + excluded.expired, expired_unpriced = t.expired_unpriced + excluded.expired_unpriced,
-            expired_cost = t.expired_cost + excluded.expired_cost",
+            expired_cost = t.expired_cost + excluded.expired_cost, transferred_in = t.transferred_in + excluded.transferred_in,
+            transferred_in_unpriced = t.transferred_in_unpriced + excluded.transferred_in_unpriced,
+            transferred_in_cost = t.transferred_in_cost + excluded.transferred_in_cost,
+            transferred_out = t.transferred_out + excluded.transferred_out,
+            transferred_out_unpriced = t.transferred_out_unpriced + excluded.transferred_out_unpriced,
+            transferred_out_cost = t.transferred_out_cost + excluded.transferred_out_cost",
     )
     .bind(shard)
     .bind(folded.days.keys().map(|(day, _)| *day).collect::<Vec<_>>())

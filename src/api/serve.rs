@@ -170,7 +170,7 @@ fn operator_api() -> impl OpenApi {
             operator::Reconciliation,
             operator::BankStatements,
         ),
-        (operator::Catalogue, operator::Images, operator::Stock, operator::Supply),
+        (operator::Catalogue, operator::Images, operator::Stock, operator::NamedVouchers, operator::Supply),
         (
             operator::Orders,
             operator::Histories,

@@ -1,4 +1,5 @@
-//! `completions` and `man`: what a package installs beside the program. Both are made from the definitions of the commands.
+//! `completions` and `man`: the completion scripts of shells, and the manual pages. Both are made from the definitions of the
+//! commands. The Debian package installs neither.
 
 use std::path::PathBuf;
 

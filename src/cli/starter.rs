@@ -3,6 +3,7 @@
 use std::io;
 
 use anyhow::{Context, ensure};
+use ledger_events::webhook::WebhookEventType;
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,10 +12,6 @@ use super::client::{Body, Caller, Client};
 use crate::access::one_click::OneClick;
 use crate::sandbox::cards::CURRENCY;
 use crate::secrets::seal::Secret;
-
-/// Event types of orders.
-const WEBHOOK_EVENTS: [&str; 5] =
-    ["order.created", "order.pending", "order.delivered", "order.partially_delivered", "order.cancelled"];
 
 /// Reports a request that succeeded: the caller, the request, the status, and the result.
 pub type Report<'a> = &'a dyn Fn(&str, &str, u16, &str) -> io::Result<()>;
@@ -74,7 +71,8 @@ impl Starter {
     /// # Errors
     /// If the service refuses it.
     pub async fn webhook(&self, base: &Url, url: &str, report: Report<'_>) -> anyhow::Result<StarterWebhook> {
-        let body = json!({"name": "first", "url": url, "events": WEBHOOK_EVENTS, "credential_id": self.credential});
+        let events = WebhookEventType::ALL;
+        let body = json!({"name": "first", "url": url, "events": events, "credential_id": self.credential});
         let client = self.client(base, None)?;
         let call = (Method::POST, "/api/v1/webhooks");
         let webhook = ask(("client", &client), call, body, |_| "all event types".to_owned(), report).await?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use ledger_events::{AccountId, CredentialId, Event, Metadata, Moment, OrderId, Position, ShardId, UserId};
+use ledger_events::{AccountId, CredentialId, Event, Metadata, Moment, OrderId, Position, ProductId, ShardId, UserId};
 use ledger_projections::wallets::Transaction;
 use uuid::Uuid;
 
@@ -83,6 +83,8 @@ pub struct PendingWrites {
     pub voided: Vec<i64>,
     /// Vouchers, and their new last day.
     pub expiries: Vec<(i64, NaiveDate)>,
+    /// Vouchers, and the products that they are given to.
+    pub transferred: Vec<(i64, ProductId)>,
     /// Vouchers whose expiry is recorded.
     pub expired: Vec<i64>,
     pub erased: Vec<Erasable>,

@@ -63,6 +63,7 @@ pub enum CommandResult {
     Stock(StockLoaded),
     StockVoided(StockVoided),
     StockExpiry(StockExpiry),
+    StockTransferred(StockTransferred),
     /// A purchase, or none if nothing has to be bought.
     Purchase(Option<Box<Purchase>>),
     Charge(Charge),
@@ -130,7 +131,17 @@ pub struct StockVoided {
     pub voided: i32,
     pub already_voided: i32,
     /// Reference and reason of each voucher that stays as it is.
-    pub refused: Vec<(String, &'static str)>,
+    pub refused: Vec<(String, String)>,
+}
+
+/// The outcome of a transfer of vouchers to another product.
+#[derive(Clone, Debug, Default)]
+pub struct StockTransferred {
+    pub transferred: i32,
+    /// Number of vouchers that the other product has in its stock already.
+    pub already_there: i32,
+    /// Reference and reason of each voucher that stays as it is.
+    pub refused: Vec<(String, String)>,
 }
 
 /// The outcome of setting the last day of vouchers.

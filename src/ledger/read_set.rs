@@ -25,6 +25,8 @@ pub struct ReadSet<'a> {
     pub uploads: Vec<(ProductId, &'a [NewVoucher])>,
     /// References of vouchers that commands name.
     pub named_vouchers: Vec<&'a [String]>,
+    /// Products that get vouchers of other products, and the references of these.
+    pub transfers: Vec<(ProductId, &'a [String])>,
     /// Orders that vouchers are allocated to.
     pub fulfilled: Vec<OrderId>,
     pub erased: Option<(Subject, &'a Part)>,

@@ -24,7 +24,7 @@ use crate::secrets::seal::{Keyring, Secret};
 pub use expiry::{Expiring, expire, expiring};
 pub use levels::{Level, levels, low};
 pub use list::{StockedVoucher, VoucherState, list};
-pub use named::{ALLOCATED, EXPIRED, NOT_IN_STOCK, NamedVoucher, named, set_expiry, void};
+pub use named::{Gone, NamedVoucher, duplicates, named, set_expiry, transfer, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
@@ -51,12 +51,18 @@ pub struct Stock {
     pub known: KnownVouchers,
     /// Vouchers that an operator names, by their references.
     pub named: HashMap<String, NamedVoucher>,
+    /// References of named vouchers whose card number the product has that is to get them.
+    pub duplicates: HashSet<String>,
 }
 
 impl Stock {
     /// Returns a voucher of a product that an operator names.
-    pub fn named_of(&self, product: ProductId, reference: &str) -> Option<&NamedVoucher> {
-        self.named.get(reference).filter(|voucher| voucher.product_id == product)
+    ///
+    /// # Errors
+    /// [`Gone`] if the product has no such voucher, or no longer has it in its stock.
+    pub fn named_of(&self, product: ProductId, reference: &str) -> Result<&NamedVoucher, Gone> {
+        let voucher = self.named.get(reference).filter(|voucher| voucher.product_id == product).ok_or(Gone::Unknown)?;
+        voucher.gone().map_or(Ok(voucher), Err)
     }
 
     /// Drops the vouchers of these denominations from memory, so that the next order reads them anew.
@@ -76,6 +82,7 @@ impl Stock {
         self.allocated.clear();
         self.known = KnownVouchers::default();
         self.named.clear();
+        self.duplicates.clear();
     }
 }
 
@@ -120,7 +127,8 @@ pub fn fingerprint(keyring: &Keyring, voucher: &NewVoucher) -> [u8; 32] {
     keyring.fingerprint(KIND, voucher.card_number.expose())
 }
 
-/// Finds uploaded vouchers that the stock has.
+/// Finds uploaded vouchers that the stock has. A voucher that has moved to another product is one of them: a product counts as having
+/// the card numbers of every product to which its vouchers have ever moved.
 pub async fn known(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -138,8 +146,14 @@ pub async fn known(
         }
     }
     let found: Vec<(ProductId, Vec<u8>)> = sqlx::query_as(
-        "SELECT v.product_id, v.fingerprint FROM unnest($2::bigint[], $3::bytea[]) AS new (product_id, fingerprint)
-         JOIN vault.vouchers v ON v.shard_id = $1 AND v.product_id = new.product_id AND v.fingerprint = new.fingerprint",
+        "WITH RECURSIVE holders (product_id, holder_id) AS (
+            SELECT DISTINCT id, id FROM unnest($2::bigint[]) AS p (id)
+            UNION
+            SELECT h.product_id, (e.data->>'to_product_id')::bigint FROM holders h JOIN events e ON e.shard_id = $1
+                AND e.stream_type = 'product' AND e.stream_id = h.holder_id AND e.type = 'VouchersTransferredOut')
+         SELECT new.product_id, new.fingerprint FROM unnest($2::bigint[], $3::bytea[]) AS new (product_id, fingerprint)
+         WHERE EXISTS (SELECT FROM holders h JOIN vault.vouchers v
+            ON v.shard_id = $1 AND v.product_id = h.holder_id AND v.fingerprint = new.fingerprint WHERE h.product_id = new.product_id)",
     )
     .bind(shard)
     .bind(products)

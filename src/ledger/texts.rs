@@ -48,6 +48,8 @@ pub const LOG_INCIDENT_REASON: &str = "log_incident.reason";
 
 /// Reason for voiding vouchers; its id is the position of the event. It is never erased, because it is about stock.
 pub const VOID_REASON: &str = "stock.void_reason";
+/// Reason for transferring vouchers to another product; its id is the position of the event. It is never erased either.
+pub const TRANSFER_REASON: &str = "stock.transfer_reason";
 
 /// Name of the person who owns an operator's token. It is never erased, because the log must show who did what.
 pub const OPERATOR_NAME: &str = "operator.name";

@@ -45,6 +45,7 @@ impl Batch {
         outbox::insert(conn, &self.pending.mails).await?;
         stock::insert(conn, self.shard, &self.pending.vouchers).await?;
         stock::void(conn, self.shard, &self.pending.voided, self.head.recorded_at).await?;
+        stock::transfer(conn, self.shard, &self.pending.transferred).await?;
         stock::set_expiry(conn, self.shard, &self.pending.expiries).await?;
         stock::expire(conn, self.shard, &self.pending.expired, self.head.recorded_at).await?;
         for erased in &self.pending.erased {

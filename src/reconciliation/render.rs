@@ -8,7 +8,7 @@ use crate::spreadsheet::{inert, rows};
 
 /// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `STOCK`,
 /// `STOCK_DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 56] = [
+const COLUMNS: [&str; 59] = [
     "record",
     "shard_id",
     "account_id",
@@ -74,6 +74,9 @@ const COLUMNS: [&str; 56] = [
     "closing_cost",
     "sales",
     "margin",
+    "transferred_vouchers",
+    "transferred_unpriced",
+    "transferred_cost",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -156,13 +159,14 @@ fn day(figures: &DayFigures) -> Vec<(&'static str, String)> {
 }
 
 /// Names of the columns of [`StockFigures::lots`].
-const LOTS: [[&str; 3]; 6] = [
+const LOTS: [[&str; 3]; 7] = [
     ["opening_vouchers", "opening_unpriced", "opening_cost"],
     ["loaded_vouchers", "loaded_unpriced", "loaded_cost"],
     ["allocated_vouchers", "allocated_unpriced", "allocated_cost"],
     ["voided_vouchers", "voided_unpriced", "voided_cost"],
     ["expired_vouchers", "expired_unpriced", "expired_cost"],
     ["closing_vouchers", "closing_unpriced", "closing_cost"],
+    ["transferred_vouchers", "transferred_unpriced", "transferred_cost"],
 ];
 
 fn stock(record: &'static str, day: Option<NaiveDate>, figures: &StockFigures) -> Vec<(&'static str, String)> {
@@ -252,7 +256,7 @@ pub fn tables(report: &Report) -> String {
         row.extend([of.figures.closing.cost, of.figures.sales, of.figures.margin].map(|amount| amount.to_string()));
         row
     });
-    let of_stock = ["opening", "loaded", "allocated", "voided", "expired", "closing", "cost", "sales", "margin"];
+    let of_stock = ["opening", "loaded", "allocated", "voided", "expired", "closing", "transferred", "cost", "sales", "margin"];
     parts.push(table(&[&["stock of", "currency"][..], &of_stock].concat(), rows.collect()));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")

@@ -23,7 +23,8 @@ impl From<Lot> for StockLot {
     }
 }
 
-/// Stock of one currency: `opening` + `loaded` − `allocated` − `voided` − `expired` = `closing`.
+/// Stock of one currency: `opening` + `loaded` − `allocated` − `voided` − `expired` = `closing`. What one product of the currency
+/// gives to another one changes no sum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StockFigures {
     pub currency: String,
@@ -32,6 +33,8 @@ pub struct StockFigures {
     pub allocated: StockLot,
     pub voided: StockLot,
     pub expired: StockLot,
+    /// Vouchers that moved from one product to another one.
+    pub transferred: StockLot,
     pub closing: StockLot,
     /// Money that customers paid for the allocated vouchers.
     pub sales: Amount,
@@ -50,14 +53,15 @@ impl StockFigures {
             allocated: moved.allocated.into(),
             voided: moved.voided.into(),
             expired: moved.expired.into(),
+            transferred: moved.transferred_out.into(),
             closing: closing.into(),
             sales: Amount(moved.sales),
             margin: Amount(moved.sales - moved.allocated.cost),
         }
     }
 
-    /// Returns the lots with their names, in the order in which they add up.
-    pub fn lots(&self) -> [(&'static str, StockLot); 6] {
+    /// Returns the lots with their names, in the order in which they add up, and last the one that changes no sum.
+    pub fn lots(&self) -> [(&'static str, StockLot); 7] {
         [
             ("opening", self.opening),
             ("loaded", self.loaded),
@@ -65,6 +69,7 @@ impl StockFigures {
             ("voided", self.voided),
             ("expired", self.expired),
             ("closing", self.closing),
+            ("transferred", self.transferred),
         ]
     }
 }

@@ -65,7 +65,7 @@ fn moved(moved: &MovementSums) -> [Cell; MOVED.len()] {
 }
 
 /// Headings of [`stock`].
-const STOCK: [&str; 21] = [
+const STOCK: [&str; 24] = [
     "currency",
     "opening_vouchers",
     "opening_unpriced",
@@ -85,6 +85,9 @@ const STOCK: [&str; 21] = [
     "closing_vouchers",
     "closing_unpriced",
     "closing_cost",
+    "transferred_vouchers",
+    "transferred_unpriced",
+    "transferred_cost",
     "sales",
     "margin",
 ];

@@ -92,8 +92,15 @@ fn table(things: &Things) -> Vec<Change> {
             "POST /admin/v1/products/{id}/vouchers",
             &[&product_id],
             Json(json!({"denomination": "10.00", "vouchers": [{"card_number": "6006-1", "voucher_reference_number": "VCH-6"},
-                {"card_number": "6006-2", "voucher_reference_number": "VCH-7"}]})),
+                {"card_number": "6006-2", "voucher_reference_number": "VCH-7"},
+                {"card_number": "6006-3", "voucher_reference_number": "VCH-8"}]})),
             &["VoucherStockLoaded"],
+        ),
+        change(
+            "POST /admin/v1/products/{id}/vouchers/transfer",
+            &[&product_id],
+            Json(json!({"vouchers": ["VCH-8"], "to_product_id": of("successor"), "reason": "a new product"})),
+            &["VouchersTransferredOut", "VouchersTransferredIn"],
         ),
         change(
             "POST /admin/v1/products/{id}/vouchers/void",
@@ -237,7 +244,9 @@ async fn every_change_by_an_operator_is_an_event_that_names_them() {
     let run: i64 = sqlx::query_scalar(run).fetch_one(node.ledger.pool()).await.unwrap();
     made.push(("the run", json!(run)));
     made.push(("the purchase", json!(bought(&node, &world).await)));
-    let changes = table(&world.things);
+    let mut things = world.things.clone();
+    things.insert("successor", ledger::product(&node.ledger, "Successor").await.0);
+    let changes = table(&things);
     for change in &changes {
         let head = node.head().await;
         let (method, route) = change.route.split_once(' ').unwrap();

@@ -223,6 +223,7 @@ pub fn table() -> Vec<Row> {
         of_operators("POST /admin/v1/products/{id}/vouchers", ADMIN),
         of_operators("POST /admin/v1/products/{id}/vouchers/void", ADMIN),
         of_operators("POST /admin/v1/products/{id}/vouchers/expiry", ADMIN),
+        of_operators("POST /admin/v1/products/{id}/vouchers/transfer", ADMIN),
         of_operators("PUT /admin/v1/products/{id}/stock-threshold", ADMIN),
         of_operators("GET /admin/v1/products/{id}/supplier", ANY),
         of_operators("PUT /admin/v1/products/{id}/supplier", ADMIN),

@@ -1,10 +1,10 @@
-//! Voucher stock: voiding, expiry and thresholds.
+//! Voucher stock: voiding, expiry, transfers and thresholds.
 
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::{FIRST_SHARD, stock};
 use serde_json::{Value, json};
 
-use crate::support::node::{Node, Setup};
+use crate::support::node::{Node, Setup, product};
 
 /// Returns the stock of the first face value. Each of its numbers is that of the list of these vouchers.
 async fn level(node: &Node, setup: &Setup) -> Value {
@@ -140,6 +140,82 @@ async fn an_expired_voucher_is_given_to_no_order() {
     }
     let body = json!({"vouchers": ["VCH-a"], "expires_on": "2020-01-01"});
     node.operator("POST", "/products/999/vouchers/expiry", body).await.refused(404, "E_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn vouchers_move_to_another_product_whose_orders_get_them() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let path = format!("/products/{}/vouchers", setup.product_id);
+    let voucher = |name: &str| json!({"card_number": name, "voucher_reference_number": name});
+    let stock =
+        |names: &[&str]| json!({"denomination": "10.00", "vouchers": names.iter().map(|name| voucher(name)).collect::<Vec<_>>()});
+    node.operator("POST", &path, stock(&["a", "b", "void"])).await.data(200);
+    let coarse = json!({"denomination": "25.00", "vouchers": [voucher("coarse")]});
+    node.operator("POST", &path, coarse).await.data(200);
+    node.operator("POST", &format!("{path}/void"), json!({"vouchers": ["void"], "reason": "stolen"})).await.data(200);
+    let add = async |name: &str, currency: &str| {
+        let mut new = product(name);
+        (new["currency"], new["denominations"]) = (json!(currency), json!(["10.00"]));
+        node.operator("POST", "/products", new).await.data(201)["id"].as_i64().unwrap()
+    };
+    let (successor, foreign) = (add("Successor", "EUR").await, add("Foreign", "USD").await);
+    node.operator(
+        "POST",
+        &format!("/products/{successor}/vouchers"),
+        json!({"denomination": "10.00",
+        "vouchers": [{"card_number": "b", "voucher_reference_number": "the same card"}]}),
+    )
+    .await
+    .data(200);
+
+    // An order takes the voucher that the successor has. The next one waits, and gets the one that comes.
+    let order = async || {
+        let order = json!({"product_id": successor, "denomination": 10, "quantity": 1});
+        let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+        node.fulfil(id).await;
+        id
+    };
+    order().await;
+    let waiting = order().await;
+    let transfer = async |vouchers: Value| {
+        let body = json!({"vouchers": vouchers, "to_product_id": successor, "reason": "a new product"});
+        node.operator("POST", &format!("{path}/transfer"), body).await.data(200)
+    };
+    let moved = transfer(json!(["b", "void", "a", "coarse", "unknown", "a"])).await;
+    let refused = json!([
+        {"voucher_reference_number": "b", "reason": "has a card number that the other product has"},
+        {"voucher_reference_number": "void", "reason": "is voided"},
+        {"voucher_reference_number": "coarse", "reason": "has a face value that the other product lacks"},
+        {"voucher_reference_number": "unknown", "reason": "is not in the stock of this product"},
+    ]);
+    assert_eq!(moved, json!({"transferred": 1, "already_there": 0, "refused": refused}));
+    let head = node.head().await;
+    assert_eq!(transfer(json!(["a"])).await, json!({"transferred": 0, "already_there": 1, "refused": []}));
+    assert_eq!(node.head().await, head, "a transfer that is sent again appends nothing");
+    let again = node.operator("POST", &path, stock(&["a", "b"])).await.data(200);
+    let told = (&again["accepted"], &again["duplicates"]);
+    assert_eq!(told, (&json!(0), &json!(2)), "the same file brings no voucher a second time, although one has moved");
+    node.fulfil(waiting).await;
+    let given = node.client(&setup.client, "GET", &format!("/orders/{waiting}"), Value::Null).await.data(200);
+    assert_eq!(given["order_items"][0]["vouchers"][0]["voucher_reference_number"], "a");
+    // Its codes are sealed under its own id, so they open as before.
+    let codes = node.client(&setup.client, "GET", &format!("/orders/{waiting}/vouchers"), Value::Null).await.text;
+    assert!(codes.contains("\"card_number\":\"a\""), "{codes}");
+
+    let refused = async |to: i64, vouchers: Value| {
+        let body = json!({"vouchers": vouchers, "to_product_id": to, "reason": "r"});
+        let answer = node.operator("POST", &format!("{path}/transfer"), body).await;
+        answer.refused(400, "E_VALIDATION_FAILURE").to_string()
+    };
+    assert!(refused(foreign, json!(["b"])).await.contains("another currency"));
+    for to in [setup.product_id, 999] {
+        assert!(refused(to, json!(["b"])).await.contains("names no other product"), "{to}");
+    }
+    refused(successor, json!([])).await;
+    node.project().await;
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
 }
 
 #[tokio::test]

@@ -47,6 +47,22 @@ async fn a_profile_keeps_a_key_that_works_and_goes_to_its_own_service_alone() {
         &client.key[..8]
     );
     assert_eq!(out(&listed), expected);
+    let prefix = &client.key[..8];
+    let expected = serde_json::json!({"profiles": [
+        {"name": "acme", "url": url, "key_prefix": prefix, "is_signing": false, "is_current": true},
+        {"name": "other", "url": url, "key_prefix": prefix, "is_signing": false, "is_current": false},
+    ]});
+    let listed = cli(&["profiles", "--output", "json"]).await;
+    let listed: Value = serde_json::from_str(&out(&listed)).unwrap();
+    assert_eq!(listed, expected);
+    let expected = [
+        "name   is_current  is_signing  key_prefix  url".to_owned(),
+        format!("acme   true        false       {prefix}    {url}"),
+        format!("other  false       false       {prefix}    {url}"),
+    ];
+    for arguments in [&["profiles", "--output", "table"][..], &["profiles"]] {
+        assert_eq!(out(&cli(arguments).await).lines().collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
     assert!(cli(&["logout"]).await.status.success());
     let none = cli(&["trigger", "order.created"]).await;
     assert!(err(&none).contains("no credentials for http://127.0.0.1:8080/"), "{}", err(&none));

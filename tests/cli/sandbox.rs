@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
+use ledger_events::webhook::WebhookEventType;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -63,6 +64,27 @@ impl Sandbox {
         let mut lines = BufReader::new(self.process.stdout.as_mut().unwrap()).lines();
         tokio::time::timeout(DEADLINE, lines.next_line()).await.expect("in time").unwrap().expect("a line")
     }
+
+    /// Returns the text for people that it printed, with the command at its end.
+    async fn text(&mut self) -> String {
+        let mut lines = BufReader::new(self.process.stdout.as_mut().unwrap()).lines();
+        let mut text = String::new();
+        let printed = tokio::time::timeout(DEADLINE, async {
+            while !text.contains("\nrewards-ledger login ") {
+                text.push_str(&lines.next_line().await.unwrap().unwrap_or_else(|| panic!("it ended: {text}")));
+                text.push('\n');
+            }
+        });
+        printed.await.unwrap_or_else(|_| panic!("not printed in time: {text}"));
+        text
+    }
+}
+
+/// Returns the fact of this name in a text for people.
+fn fact<'a>(text: &'a str, name: &str) -> &'a str {
+    let begin = format!("  {name:<10}  ");
+    let found = text.lines().find_map(|line| line.strip_prefix(begin.as_str()));
+    found.unwrap_or_else(|| panic!("{name} is not in {text}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,6 +129,59 @@ async fn a_new_sandbox_prints_one_object_whose_credentials_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_sandbox_prints_a_text_for_people_whose_links_and_commands_work() {
+    let directory = directory();
+    let mut sandbox = Sandbox::start(directory.path(), &[]).await;
+    let text = sandbox.text().await;
+    assert!(!text.contains('\u{1b}'), "no colours in a pipe: {text:?}");
+    let (key, secret) = (fact(&text, "API key"), fact(&text, "API secret"));
+    let (token, _) = fact(&text, "token").split_once("  ").unwrap();
+    let docs = fact(&text, "API page");
+    let url = docs.strip_suffix("/docs").unwrap();
+
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    assert_eq!(http.get(docs).send().await.unwrap().status(), 200);
+    let get = async |path: &str| -> Value {
+        let request = http.get(format!("{url}/api/v1{path}")).header("X-API-Key", key).header("X-API-Secret", secret);
+        request.send().await.unwrap().json().await.unwrap()
+    };
+    let (wallets, webhooks) = (get("/wallets").await, get("/webhooks").await);
+    let (wallet, webhook) = (&wallets["data"]["wallets"][0], &webhooks["data"]["webhooks"][0]);
+    let (balance, currency) = (wallet["balance"].as_str().unwrap(), wallet["currency"].as_str().unwrap());
+    assert_eq!(fact(&text, "account"), format!("id 1, with wallet {}: {balance} {currency}", wallet["id"]));
+    let (id, to) = (&webhook["id"], webhook["url"].as_str().unwrap());
+    assert_eq!(fact(&text, "webhook"), format!("id {id}, to {to}: received and verified by this program"));
+
+    let mut secrets = vec![key, secret, token];
+    for (pages, login) in [("portal", "/auth/login"), ("console", "/admin/auth/login")] {
+        let (link, _) = fact(&text, pages).split_once("  ").unwrap();
+        let entered = http.get(link).send().await.unwrap();
+        assert!(entered.status().is_redirection() && entered.headers().contains_key("set-cookie"), "{pages}: {entered:?}");
+        let below = text.lines().skip_while(|line| !line.contains(link)).nth(1).unwrap();
+        let (email, password) = below.trim().split_once("  ").unwrap();
+        let user = json!({"email": email, "password": password});
+        let logged_in = http.post(format!("{url}{login}")).json(&user).send().await.unwrap();
+        assert_eq!(logged_in.status(), 200, "{pages}");
+        secrets.extend([link.split_once("token=").unwrap().1, password]);
+    }
+
+    let curl = text.split("\n\n").find(|part| part.starts_with("curl '")).unwrap_or_else(|| panic!("no curl in {text}"));
+    let done = tokio::process::Command::new("sh").args(["-c", curl]).output().await.unwrap();
+    let placed: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{}", err(&done)));
+    assert_eq!(placed["data"]["id"], 1, "{placed}");
+    let login = text.lines().find(|line| line.starts_with("rewards-ledger login ")).unwrap();
+    let mut command = program(directory.path());
+    let logged_in = run(command.args(login.split(' ').skip(1)).env("LEDGER_API_SECRET", secret)).await;
+    assert!(logged_in.status.success(), "{}", err(&logged_in));
+    let ordered = run(program(directory.path()).args(["call", "GET", "/api/v1/orders/1", "--profile", "sandbox"])).await;
+    assert!(ordered.status.success(), "{}{}", out(&ordered), err(&ordered));
+
+    let (_, log) = sandbox.stop().await;
+    let shown: Vec<&str> = secrets.into_iter().filter(|secret| log.contains(secret)).collect();
+    assert!(shown.is_empty(), "in the log: {shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_sandbox_shows_no_secret_and_still_verifies_webhooks() {
     let directory = directory();
     let (first, _) = Sandbox::start(directory.path(), &["--json"]).await.stop().await;
@@ -124,15 +199,30 @@ async fn a_restarted_sandbox_shows_no_secret_and_still_verifies_webhooks() {
     let ready = sandbox.log.lock().unwrap().lines().last().unwrap().to_owned();
     let ready: Value = serde_json::from_str(&ready).unwrap();
     let url = format!("http://{}", ready["address"].as_str().unwrap());
-    let triggered = run(&mut command(&["trigger", "order.partially_delivered", "--json"], &url)).await;
-    assert!(triggered.status.success(), "{}{}", out(&triggered), err(&triggered));
-    let delivery: Value = serde_json::from_str(&out(&triggered)).unwrap();
-    assert_eq!((&delivery["response_status"], &delivery["payload"]["data"]["reference_code"]), (&json!(200), &json!("TEST")));
-    assert_eq!(delivery["payload"]["data"]["order_items"].as_array().unwrap().len(), 1);
+    let types = WebhookEventType::ALL.map(WebhookEventType::as_str);
+    for event_type in types {
+        let triggered = run(&mut command(&["trigger", event_type, "--json"], &url)).await;
+        assert!(triggered.status.success(), "{event_type}: {}{}", out(&triggered), err(&triggered));
+        let delivery: Value = serde_json::from_str(&out(&triggered)).unwrap();
+        assert_eq!((&delivery["event_type"], &delivery["response_status"]), (&json!(event_type), &json!(200)));
+        let data = &delivery["payload"]["data"];
+        let (name, sample) = match event_type.split_once('.').unwrap().0 {
+            "order" => ("reference_code", json!("TEST")),
+            "payout" => ("client_reference", json!("TEST")),
+            _ => ("wallet_id", json!(0)),
+        };
+        assert_eq!(data[name], sample, "{event_type}: {data}");
+        let items = data["order_items"].as_array().map(Vec::len);
+        assert_eq!(items, event_type.ends_with("delivered").then_some(1), "{event_type}: {data}");
+    }
 
     let (again, log) = sandbox.stop().await;
-    let verified = log.lines().find(|line| line.contains("webhook received")).unwrap_or_else(|| panic!("{log}"));
-    assert!(verified.contains("order.partially_delivered") && verified.contains("verified"), "{verified}");
+    for event_type in types {
+        let part = format!("\"event_type\":\"{event_type}\"");
+        let is_received = |line: &&str| line.contains("webhook received") && line.contains(&part);
+        let received = log.lines().find(is_received).unwrap_or_else(|| panic!("{event_type}: {log}"));
+        assert!(received.contains("\"signature\":\"verified\""), "{received}");
+    }
     assert!(again.contains("made by an earlier start") && again.contains("admin credential issue 1"), "{again}");
     for (name, value) in kit.as_object().unwrap() {
         let is_secret = ["api_key", "secret", "token", "password", "link", "curl"].iter().any(|part| name.contains(part));

@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use super::{directory, out, program, run};
 use crate::support::ledger;
+use crate::support::program::write_private;
 use crate::support::shop::Shop;
 use crate::support::wait::until;
 
@@ -120,6 +121,25 @@ async fn log_lines_are_coloured_at_a_terminal_unless_colour_is_off() {
         let told = out(&ended);
         assert!(told.contains("DEBUG"), "{told}");
         assert_eq!(told.contains("\u{1b}[34m") || told.contains("\u{1b}[2m"), is_coloured, "{variable}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_is_coloured_at_a_terminal_unless_colour_is_off() {
+    if !has_terminals() {
+        return;
+    }
+    let directory = directory();
+    let folder = directory.path().join(".config/rewards-ledger");
+    std::fs::create_dir_all(&folder).unwrap();
+    let profile = "[profiles.mine]\nurl = \"http://127.0.0.1:1\"\napi_key = \"a-key-of-mine\"\napi_secret = \"hidden\"\n";
+    write_private(&folder.join("client.toml"), profile);
+    for (variable, is_coloured) in [("TERM", true), ("NO_COLOR", false)] {
+        let listed = run(at_a_terminal(directory.path(), "profiles --output table").env(variable, "xterm")).await;
+        let told = out(&listed);
+        assert!(listed.status.success() && told.contains("mine  false"), "{told}");
+        assert_eq!(told.contains("\u{1b}[2mname"), is_coloured, "{variable}: {told:?}");
+        assert_eq!(told.contains('\u{1b}'), is_coloured, "{variable}: {told:?}");
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::documents;
 use crate::api::routes::{self, Things, World};
+use crate::support::ledger;
 use crate::support::node::Node;
 
 /// JSON that is valid for no field, or that only a careful parser reads correctly.
@@ -288,6 +289,7 @@ pub async fn stage() -> (Node, World, Vec<Operation>) {
         ("lines", 1),
         ("transactions", id(&funding)),
         ("categories", id(&category)),
+        ("to_products", ledger::product(&node.ledger, "Successor").await.0),
         ("log", 1),
         ("accounts", other.account_id),
     ]);

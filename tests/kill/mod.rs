@@ -1,8 +1,10 @@
 //! The program, and in another run Postgres, is killed with SIGKILL repeatedly under load. Afterwards every
 //! acknowledged order exists exactly once, a retried key has created no second one, and every event has reached every
-//! subscribed webhook. Further tests kill it at each step of a delivery, and beside another node.
+//! subscribed webhook. Further tests kill it at each step of a delivery, beside another node, and during
+//! purchases.
 
 mod nodes;
+mod purchases;
 mod silenced;
 mod steps;
 

@@ -42,6 +42,7 @@ async fn an_operator_signs_in_with_a_second_factor() {
         browser.press("Confirm").await;
         browser.find("//*[@role='alert']").await;
         browser.logs_refusal(400).await;
+        browser.find("//a[text()='Open the authenticator app of this device'][starts-with(@href, 'otpauth://')]").await;
         browser.fill("Code", &code(&secret)).await;
         browser.press("Confirm").await;
         browser.sees("The second factor is enrolled.").await;

@@ -12,7 +12,7 @@ use super::console::enter;
 use super::furnished::PNG;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
-use crate::support::node::{Node, Setup};
+use crate::support::node::{Node, Setup, product};
 use crate::support::workbook;
 
 /// Writes a file for an upload.
@@ -51,17 +51,18 @@ async fn add_product(browser: &Browser) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_and_expires_one() {
+async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expires_one() {
     let node = Node::start().await;
     let account = node.account("Globex").await.account_id;
     let directory = tempfile::tempdir().unwrap();
     let image = file(directory.path(), "card.png", STANDARD.decode(PNG).unwrap());
     let rows = "card_number,voucher_reference_number,denomination,expires_on\nA-1,VCH-1,10,\nA-2,VCH-2,10,\n,VCH-3,10,\n\
-        A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\n";
+        A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\nA-6,VCH-6,10,\n";
     let vouchers = file(directory.path(), "vouchers.csv", rows);
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Admin).await;
         add_product(&browser).await;
+        let successor = node.operator("POST", "/products", product("Acme Card II")).await.data(201)["id"].as_i64().unwrap();
         browser.press("Set the image").await;
         browser.type_into("//input[@id='image']", &image).await;
         browser.press("Upload the image").await;
@@ -82,8 +83,8 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_and_expires_one() 
         browser.fill("Low below", "5").await;
         browser.press("Save the threshold").await;
         browser.find("//td//span[text()='Low']").await;
-        // Two are available, and one has expired.
-        browser.find("//tbody/tr[td[2]='2' and td[4]='1' and td[6]='5']").await;
+        // Three are available, and one has expired.
+        browser.find("//tbody/tr[td[2]='3' and td[4]='1' and td[6]='5']").await;
         check(&browser, "the stock").await;
         browser.press("Void vouchers").await;
         browser.fill("Reference numbers", "VCH-1\nVCH-9").await;
@@ -93,10 +94,22 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_and_expires_one() 
         browser.find("//h2[text()='Refused vouchers']").await;
         check(&browser, "voided vouchers").await;
         browser.press("To the stock").await;
+        browser.press("Move vouchers").await;
+        browser.fill("Reference numbers", "VCH-1\nVCH-6").await;
+        browser.fill("Number of the other product", &successor.to_string()).await;
+        browser.fill("Reason", "a new design").await;
+        check(&browser, "moving vouchers").await;
+        browser.press("Move these vouchers").await;
+        browser.find("//div[@class='figure'][span='Moved'][strong='1']").await;
+        browser.find("//td[text()='is voided']").await;
+        check(&browser, "moved vouchers").await;
+        let stock = node.operator("GET", &format!("/products/{successor}/stock"), Value::Null).await.data(200);
+        assert_eq!(stock["stock"][0]["available"], 1);
+        browser.press("To the stock").await;
         browser.press("Expire vouchers").await;
         browser.fill("Reference numbers", "VCH-1\nVCH-2").await;
         browser.press("Set the last day").await;
-        browser.sees("Last day (UTC) must be a date such as 2026-01-31").await;
+        browser.sees("Last day (UTC) is required").await;
         browser.logs_refusal(400).await;
         check(&browser, "expiring vouchers without a day").await;
         // A field for a date takes the keys in the order of the browser's language.

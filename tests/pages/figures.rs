@@ -16,7 +16,7 @@ const LEFT_ALONE: [&str; 3] = ["Balance", "Commands that wait", "Last change"];
 const NO_LISTS: [&str; 4] =
     ["/console/audit-runs", "/console/events/{shard}/{position}", "/console/transactions/{id}", "/portal/transactions/{id}"];
 
-/// How often a page and its lists are read until they agree.
+/// Number of times that a page and its lists are read until they agree.
 const READINGS: usize = 5;
 
 /// Returns the numbers of a page that are links, each with its target.

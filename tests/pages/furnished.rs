@@ -142,15 +142,20 @@ impl Furnished {
             new[field] = hostile(field).into();
         }
         new["category_id"] = category.into();
-        let id = made(node, "/products", new).await;
+        let id = made(node, "/products", new.clone()).await;
         let image = node.by_operator("PUT", &format!("/products/{id}/image")).header("Content-Type", "image/png");
         node.send(image.body(STANDARD.decode(PNG).unwrap())).await.data(200);
         let voucher = |number: i32| {
             json!({"card_number": hostile(&format!("card {number}")), "pin": hostile("pin"),
                 "voucher_reference_number": hostile(&format!("VCH {number}")), "claim_url": format!("https://claim.example/?{SPACELESS}")})
         };
-        let stock = json!({"denomination": "10.00", "cost": "9.25", "supplier_reference": hostile("invoice"), "vouchers": (1..=4).map(voucher).collect::<Vec<_>>()});
+        let stock = json!({"denomination": "10.00", "cost": "9.25", "supplier_reference": hostile("invoice"), "vouchers": (1..=5).map(voucher).collect::<Vec<_>>()});
         node.operator("POST", &format!("/products/{id}/vouchers"), stock).await.data(200);
+        // Its successor, to which a voucher moves.
+        new["name"] = hostile("successor").into();
+        let successor = made(node, "/products", new).await;
+        let transfer = json!({"vouchers": [hostile("VCH 5")], "to_product_id": successor, "reason": hostile("transfer")});
+        node.operator("POST", &format!("/products/{id}/vouchers/transfer"), transfer).await.data(200);
         let expiry = json!({"vouchers": [hostile("VCH 4")], "expires_on": "2027-12-31"});
         node.operator("POST", &format!("/products/{id}/vouchers/expiry"), expiry).await.data(200);
         let void = json!({"vouchers": [hostile("VCH 4")], "reason": hostile("void")});
@@ -162,7 +167,7 @@ impl Furnished {
         let wallet = made(node, &format!("/accounts/{account}/wallets"), json!({"currency": "EUR"})).await;
         let funding = json!({"amount": "1000.00", "reference": hostile("funding"), "note": hostile("funding note")});
         node.operator("POST", &format!("/wallets/{wallet}/fund"), funding).await.data(201);
-        self.things.extend([("products", id), ("wallets", wallet), ("categories", category)]);
+        self.things.extend([("products", id), ("successor", successor), ("wallets", wallet), ("categories", category)]);
     }
 
     /// Orders that are delivered, cancelled and delayed, deliveries that fail and deliveries that can be retried, and a

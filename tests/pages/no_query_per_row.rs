@@ -65,7 +65,7 @@ const QUERIES: [(&str, &str); 8] = [
 ];
 
 /// Pages of one thing and forms. They have no list that grows.
-const WITHOUT_LIST: [&str; 40] = [
+const WITHOUT_LIST: [&str; 41] = [
     "/console",
     "/console/account",
     "/console/accounts/{id}/credentials/{key}",
@@ -84,6 +84,7 @@ const WITHOUT_LIST: [&str; 40] = [
     "/console/products/{id}/supplier",
     "/console/products/{id}/vouchers",
     "/console/products/{id}/vouchers/expiry",
+    "/console/products/{id}/vouchers/transfer",
     "/console/products/{id}/vouchers/void",
     "/console/purchases/{id}",
     "/console/transactions/{id}",

@@ -56,6 +56,8 @@ async fn an_order_is_cancelled_without_scripts_on_a_phone() {
         browser.find("//h1[text()='Overview']").await;
         browser.click("//h2[.='Latest orders']/following::table//a").await;
         browser.press("Cancel this order").await;
+        let refund = browser.text("//details[summary='Cancel this order']//form/p").await;
+        assert!(refund.starts_with("20.00 EUR return to the wallet for 2 units"), "{refund}");
         browser.fill("Reason", "no longer needed").await;
         browser.press("Cancel the order").await;
         browser.sees("The order is cancelled.").await;

@@ -97,6 +97,11 @@ async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
         browser.logs_refusal(400).await;
         assert_eq!(browser.run("return isFollowed").await, false, "a refused page is not read again");
         browser.fill("Since", "2026-01-01").await;
+        browser.click("//select[@id='only']/option[text()='Only what failed']").await;
+        browser.press("Count the events").await;
+        // The order is older than the webhook, so its event was never sent.
+        browser.sees("Nothing failed or was missed since then.").await;
+        browser.click("//select[@id='only'][option[@value='failed'][@selected]]/option[text()='Only what was never sent']").await;
         browser.press("Count the events").await;
         browser.sees("1 event").await;
         check(&browser, "the count of a replay").await;

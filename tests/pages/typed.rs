@@ -8,10 +8,11 @@ use super::every_page::route_of;
 use super::furnished::{OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 
 /// Hostile texts that no page shows.
-const UNSHOWN: [&str; 8] = ["invoice", "adjustment", "bank account", "decision", "funding note", "header", "void", "VCH 4"];
+const UNSHOWN: [&str; 10] =
+    ["invoice", "adjustment", "bank account", "decision", "funding note", "header", "void", "transfer", "VCH 4", "VCH 5"];
 
 /// Fields of forms, with the name of the hostile text that the furnished node stores in them.
-const STORED: [(&str, &str, &str); 41] = [
+const STORED: [(&str, &str, &str); 43] = [
     ("/portal/orders/bulk", "lines", "reference"),
     ("/portal/orders/{orders}/cancel", "reason", "cancellation"),
     ("/portal/payouts", "client_reference", "payout"),
@@ -37,6 +38,8 @@ const STORED: [(&str, &str, &str); 41] = [
     ("/console/products/{products}/vouchers/void", "vouchers", "VCH 4"),
     ("/console/products/{products}/vouchers/void", "reason", "void"),
     ("/console/products/{products}/vouchers/expiry", "vouchers", "VCH 4"),
+    ("/console/products/{products}/vouchers/transfer", "vouchers", "VCH 5"),
+    ("/console/products/{products}/vouchers/transfer", "reason", "transfer"),
     ("/console/products/{products}/supplier", "sku", "sku"),
     ("/console/categories", "name", "category"),
     ("/console/wallets/{wallets}/fund", "reference", "funding"),
@@ -56,7 +59,7 @@ const STORED: [(&str, &str, &str); 41] = [
 ];
 
 /// Fields that refuse free text: numbers, amounts, codes, and names of columns.
-const NOT_FREE: [(&str, &str); 37] = [
+const NOT_FREE: [(&str, &str); 38] = [
     ("/portal/wallets/{wallets}/notice", "below"),
     ("/portal/payouts", "amount"),
     ("/portal/beneficiaries", "country"),
@@ -74,6 +77,7 @@ const NOT_FREE: [(&str, &str); 37] = [
     ("/console/products/{products}/edit", "min_denomination"),
     ("/console/products/{products}/edit", "max_denomination"),
     ("/console/products/{products}/vouchers", "cost"),
+    ("/console/products/{products}/vouchers/transfer", "to_product_id"),
     ("/console/products/{products}/supplier", "supplier"),
     ("/console/products/{products}/discounts", "discount"),
     ("/console/wallets/{wallets}/fund", "amount"),

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
 use super::furnished::PNG;
@@ -10,6 +11,7 @@ use super::keyboard::walk;
 use super::portal_orders::enter;
 use crate::support::browser::Browser;
 use crate::support::node::{Node, User};
+use crate::support::wait::until;
 
 /// A node with two orders, one of which is cancelled, and their owner. Returns the order that is not cancelled, too.
 async fn with_orders() -> (Node, User, Value) {
@@ -46,7 +48,7 @@ async fn times_are_those_of_the_viewer_with_utc_on_hover() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_keyboard_reaches_every_control_and_shows_where_it_is() {
     let (node, owner, order) = with_orders().await;
-    let admin = node.console_user(rewards_ledger::access::Role::Admin).await;
+    let admin = node.console_user(Role::Admin).await;
     in_browser((1440, 2_400), true, |browser| async move {
         enter(&browser, &node, &owner, &format!("/portal/orders/{}", order["id"])).await;
         browser.sees("Cancel this order").await;
@@ -129,6 +131,75 @@ async fn the_catalogue_and_the_deliveries_are_filtered_without_a_reload() {
         browser.type_into("//select[@id='status']", "Delivered").await;
         browser.sees("No delivery matches these filters.").await;
         assert_eq!(browser.run(at).await, json!(["once", "?status=delivered&event_type=order.cancelled"]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_filter_shows_its_problem_without_a_reload_and_keeps_the_focus() {
+    let node = Node::start().await;
+    in_browser((1440, 2_000), true, |browser| async move {
+        super::console::enter(&node, &browser, Role::Admin).await;
+        browser.open(&format!("{}/console/audit", node.url())).await;
+        browser.find("//tbody/tr").await;
+        browser.run("window.opened = 'once'").await;
+        let at = "return [window.opened, location.search, document.activeElement.id, document.activeElement.value]";
+        browser.type_into("//input[@id='actor']", "op").await;
+        browser.find("//input[@id='actor'][@value='op'][@aria-invalid='true']").await;
+        browser.sees("Actor must be a kind and an id").await;
+        browser.logs_refusal(400).await;
+        assert_eq!(browser.run(at).await, json!(["once", "?actor=op", "actor", "op"]));
+        // The keys go to the field that has the focus.
+        browser.press_keys("erator").await;
+        browser.find("//main[.//input[@id='actor'][@value='operator'][not(@aria-invalid)]]//tbody/tr").await;
+        assert_eq!(browser.run(at).await, json!(["once", "?actor=operator", "actor", "operator"]));
+        browser.press_keys("/7777").await;
+        browser.sees("The log has no such action.").await;
+        browser.press_keys("x").await;
+        browser.find("//input[@id='actor'][@value='operator/7777x'][@aria-invalid='true']").await;
+        assert_eq!(browser.run(at).await, json!(["once", "?actor=operator%2F7777x", "actor", "operator/7777x"]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_latest_answer_is_shown_and_a_request_that_fails_changes_nothing() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&browser, &node, &operator, &format!("/portal/products/{}", setup.product_id)).await;
+        browser.find("//h1[text()='Acme Card']").await;
+        // The whole answer for two units arrives, but the page gets it only when the test releases it.
+        let hold = "window.opened = 'once';
+            const send = window.fetch;
+            window.fetch = async (url, options) => {
+                const answer = await send(url, options);
+                if (!url.includes('quantity=2')) return answer;
+                const text = await answer.text();
+                answer.text = async () => text;
+                await new Promise((release) => { window.release = release; });
+                return answer;
+            }";
+        browser.run(hold).await;
+        browser.fill("Units", "2").await;
+        until("the answer for two units is held", async || browser.run("return 'release' in window").await == true).await;
+        browser.fill("Units", "3").await;
+        browser.find("//p[contains(@class, 'price')][contains(., '30.00')]").await;
+        let shown = "const [price, quantity] = ['main .price', 'main input[type=hidden][name=quantity]'].map(
+                (one) => document.querySelector(one));
+            return [window.opened, price.textContent, quantity.value, location.search]";
+        let expected = json!(["once", "30.00 EUR", "3", "?denomination=10.00&quantity=3"]);
+        assert_eq!(browser.run(shown).await, expected);
+        // Nothing but promises lies between the release and the page, so the next script sees what became of the answer.
+        browser.run("window.release()").await;
+        assert_eq!(browser.run(shown).await, expected, "an old answer replaces a newer one");
+
+        browser.run("window.fetch = async () => { window.isTried = true; throw new TypeError('no network'); }").await;
+        browser.fill("Units", "4").await;
+        until("a request fails", async || browser.run("return window.isTried === true").await == true).await;
+        assert_eq!(browser.run(shown).await, expected);
+        assert_eq!(browser.complaints().await, Vec::<Value>::new());
     })
     .await;
 }

@@ -1,4 +1,4 @@
-//! The voucher stock as a ledger: loads with their cost, allocations, voids and expiries, by currency and by day.
+//! The voucher stock as a ledger: loads with their cost, allocations, voids, expiries and transfers, by currency and by day.
 
 use chrono::{NaiveDate, Utc};
 use rewards_ledger::audit::{Rebuild, rebuild, verify};
@@ -8,6 +8,7 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use super::cells;
+use crate::support::ledger;
 use crate::support::node::{Node, Setup};
 
 /// Returns a lot: number of vouchers, number of those without a known cost, and cost.
@@ -60,7 +61,7 @@ async fn the_stock_adds_up_by_day_and_its_margin_follows_from_the_costs_of_loads
     let found = report(&node, "").await;
     let expected = json!({
         "currency": "EUR", "opening": lot(0, 0, "0.00"), "loaded": lot(8, 3, "46.25"), "allocated": lot(6, 3, "27.75"),
-        "voided": lot(1, 0, "9.25"), "expired": lot(1, 0, "9.25"), "closing": lot(0, 0, "0.00"),
+        "voided": lot(1, 0, "9.25"), "expired": lot(1, 0, "9.25"), "closing": lot(0, 0, "0.00"), "transferred": lot(0, 0, "0.00"),
         "sales": "60.00", "margin": "32.25",
     });
     assert_eq!(found["stock"], json!([expected]));
@@ -121,6 +122,36 @@ async fn the_stock_by_day_is_verified_and_made_again_from_the_log() {
     assert_eq!(rebuilt.found, 2);
     assert!(verify(&node.options, |_| {}).await.unwrap().is_clean());
     assert_eq!(report(&node, "").await["stock"], before["stock"]);
+}
+
+#[tokio::test]
+async fn a_voucher_that_moves_to_another_product_keeps_its_cost() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let priced =
+        json!({"denomination": "10.00", "cost": "9.25", "vouchers": [{"card_number": "a", "voucher_reference_number": "a"}]});
+    load(&node, &setup, priced).await;
+    let successor = ledger::product(&node.ledger, "Successor").await.0;
+    let transfer = json!({"vouchers": ["a"], "to_product_id": successor, "reason": "a new product"});
+    node.operator("POST", &format!("/products/{}/vouchers/transfer", setup.product_id), transfer).await.data(200);
+    let stock = report(&node, "").await["stock"].take();
+    assert_eq!((&stock[0]["transferred"], &stock[0]["closing"]), (&lot(1, 0, "9.25"), &lot(4, 3, "9.25")));
+    let of_product = async |id: i64| -> (i64, i64, String) {
+        let net = "SELECT (sum(loaded + transferred_in - transferred_out - allocated))::bigint, sum(transferred_in)::bigint,
+            (sum(loaded_cost + transferred_in_cost - transferred_out_cost - allocated_cost))::text FROM stock_days WHERE product_id = $1";
+        sqlx::query_as(net).bind(id).fetch_one(node.ledger.pool()).await.unwrap()
+    };
+    assert_eq!(of_product(setup.product_id).await, (3, 0, "0.00".to_owned()));
+    assert_eq!(of_product(successor).await, (1, 1, "9.25".to_owned()));
+
+    // The margin of the order that gets it follows from the cost at which the other product's load has brought it.
+    let order = json!({"product_id": successor, "denomination": 10, "quantity": 1});
+    let id = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+    node.fulfil(id).await;
+    let stock = report(&node, "").await["stock"].take();
+    assert_eq!((&stock[0]["allocated"], &stock[0]["margin"]), (&lot(1, 0, "9.25"), &json!("0.75")));
+    let report = verify(&node.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
 }
 
 /// Neither the events of an order nor its receipt tell a client what its vouchers have cost.

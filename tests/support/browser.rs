@@ -48,7 +48,7 @@ pub struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// How often chromedriver is started until it serves.
+/// Number of times that chromedriver is started until it serves.
 const STARTS: usize = 10;
 
 /// Starts chromedriver on a free port. Returns `None` if it is not installed.

@@ -33,7 +33,7 @@ use rewards_ledger::reconciliation::statements::{self, Source};
 use rewards_ledger::secrets::seal::Secret;
 use sha2::{Digest, Sha256};
 
-use super::ledger::{execute, money, origin};
+use super::ledger::{details, execute, money, origin};
 use super::shop::{SHARD, Shop};
 
 const URL: &str = "https://example.com/hook";
@@ -172,7 +172,7 @@ impl Shop {
         self.tamper("UPDATE events SET schema_version = 1 WHERE schema_version = 2 AND data->>'order_id' IS NOT NULL").await;
     }
 
-    /// Expires and voids a voucher that no order has, and sets a threshold for its stock.
+    /// Expires and voids a voucher that no order has, moves one to another product, and sets a threshold for its stock.
     async fn shelves(&self) {
         let (product_id, denomination) = (self.customer.product_id, money("25.00"));
         let voucher = |number: &str, reference: &str| NewVoucher {
@@ -192,6 +192,14 @@ impl Shop {
         let expires_on = "2000-12-31".parse().unwrap();
         self.run(commands::SetVoucherExpiry { product_id, references: references.clone(), expires_on }).await;
         self.run(commands::VoidVouchers { product_id, references, reason: Secret::new("a wrong file") }).await;
+        let CommandResult::Product(successor) = self.run(commands::AddProduct { details: details("Successor") }).await else {
+            panic!()
+        };
+        let moved = voucher("6006-moved", "VCH-moved");
+        self.run(load(NewVoucher { expires_on: None, ..moved })).await;
+        let (references, to_product_id) = (vec!["VCH-moved".to_owned()], successor.id);
+        self.run(commands::TransferVouchers { product_id, to_product_id, references, reason: Secret::new("a new product") })
+            .await;
         self.run(load(voucher("6006-late", "VCH-late"))).await;
         let projector = self.projector();
         while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}

@@ -12,13 +12,21 @@ use serde_json::{Value, json};
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings, Takeover};
 use webhook_client::signature::sign;
 
+use super::misbehave::{Misbehaviour, misbehave};
 use super::node::{Node, TestResponse};
 
-/// Behaviour towards one request for an order or for its state. Without one, the supplier does what it should.
+/// Size of a text that makes an answer larger than the ledger reads.
+const TOO_MUCH: usize = 5 << 20;
+
+/// Behaviour towards one request for an order, for its state or for a token. Without one, the supplier does what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Fails before it has done anything.
     Status(u16),
+    /// Fails to give a token.
+    TokenStatus(u16),
+    /// Does nothing, and answers with this status and the place of orders as the `Location`.
+    Redirect(u16),
     /// Makes the order, and answers never.
     Hang,
     /// Makes the order, and closes the connection instead of answering.
@@ -27,7 +35,7 @@ pub enum Fault {
     SoldAndStatus(u16),
     /// Makes the order, and answers with bytes that are no JSON.
     Garbage,
-    /// Makes the order, and answers with more than anybody reads.
+    /// Makes the order, and answers with its codes beside more text than anybody reads.
     TooMuch,
     /// Accepts the order without codes.
     Pending,
@@ -159,9 +167,13 @@ impl Simulator {
     }
 }
 
-/// Builds a notice of a supplier, signed at this time with this secret.
+/// Builds a notice of a supplier to a node, signed at this time with this secret.
 pub fn notice(node: &Node, supplier: &str, body: &str, timestamp: i64, secret: &str) -> RequestBuilder {
-    let request = node.request("POST", &format!("/suppliers/{supplier}/notices"));
+    signed(node.request("POST", &format!("/suppliers/{supplier}/notices")), body, timestamp, secret)
+}
+
+/// Gives a request the body of a notice, signed at this time with this secret.
+pub fn signed(request: RequestBuilder, body: &str, timestamp: i64, secret: &str) -> RequestBuilder {
     let request = request.header("X-Timestamp", timestamp).header("X-Signature", sign(secret, timestamp, body.as_bytes()));
     request.header("Content-Type", "application/json").body(body.to_owned())
 }
@@ -182,6 +194,10 @@ fn write_file(directory: &Path, url: &str, further: &str) -> PathBuf {
 impl Books {
     fn answer(&mut self, request: &Received) -> ReceiverResponse {
         if request.path == "/token" {
+            if let Some(Fault::TokenStatus(status)) = self.faults.front().copied() {
+                self.faults.pop_front();
+                return ReceiverResponse::Status(status);
+            }
             let form = String::from_utf8_lossy(&request.body).into_owned();
             let basic = request.header("authorization").is_some_and(|value| value.starts_with("Basic "));
             if !basic || !form.contains("grant_type=client_credentials") || !form.contains("scope=orders") {
@@ -196,12 +212,14 @@ impl Books {
             return ReceiverResponse::Status(401);
         }
         let fault = self.faults.pop_front();
-        if let Some(Fault::Status(status)) = fault {
-            return ReceiverResponse::Status(status);
-        }
-        if let Some(Fault::RefusalWithStatus(status)) = fault {
-            let refusal = json!({"status": "REFUSED", "reason": "OUT_OF_STOCK"});
-            return ReceiverResponse::StatusWithBody(status, refusal.to_string());
+        match fault {
+            Some(Fault::Status(status)) => return ReceiverResponse::Status(status),
+            Some(Fault::Redirect(status)) => return redirect(status),
+            Some(Fault::RefusalWithStatus(status)) => {
+                let refusal = json!({"status": "REFUSED", "reason": "OUT_OF_STOCK"});
+                return ReceiverResponse::StatusWithBody(status, refusal.to_string());
+            }
+            _ => {}
         }
         let key = match request.method.as_str() {
             "POST" => match self.sell(request, fault) {
@@ -219,7 +237,6 @@ impl Books {
             })),
             Some(Fault::SoldAndStatus(status)) => ReceiverResponse::Status(status),
             Some(Fault::Garbage) => ReceiverResponse::StatusWithBody(200, "<html>OK</html>".to_owned()),
-            Some(Fault::TooMuch) => with_body(json!({"status": "FULFILLED", "padding": "x".repeat(2 << 20)})),
             _ if sold.is_pending => with_body(json!({"status": "PENDING", "id": format!("S-{key}")})),
             _ => {
                 let codes = match fault {
@@ -228,7 +245,12 @@ impl Books {
                 };
                 let vouchers: Vec<Value> = codes.iter().map(|code| json!({"card_number": code, "pin": "1234"})).collect();
                 let (id, cost) = (format!("S-{key}"), "9.50");
-                with_body(json!({"status": "FULFILLED", "id": id, "unit_cost": cost, "currency": "EUR", "vouchers": vouchers}))
+                let mut answer =
+                    json!({"status": "FULFILLED", "id": id, "unit_cost": cost, "currency": "EUR", "vouchers": vouchers});
+                if fault == Some(Fault::TooMuch) {
+                    answer["padding"] = "x".repeat(TOO_MUCH).into();
+                }
+                with_body(answer)
             }
         }
     }
@@ -261,4 +283,10 @@ impl Books {
 
 fn with_body(body: Value) -> ReceiverResponse {
     ReceiverResponse::StatusWithBody(200, body.to_string())
+}
+
+/// Redirects to the place of orders. A client that followed would ask for nothing with GET, or order again with POST.
+fn redirect(status: u16) -> ReceiverResponse {
+    let answer = format!("HTTP/1.1 {status} Redirect\r\nLocation: /orders\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    misbehave(Misbehaviour::Raw(answer.into()))
 }

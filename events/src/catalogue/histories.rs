@@ -52,6 +52,13 @@ fn event() -> impl Strategy<Value = ProductEvent> {
             VoucherExpirySet { vouchers: vec![number.to_string()], expires_on: NaiveDate::from_ymd_opt(2027, 12, 31).unwrap() }
                 .into()
         }),
+        (1i64..99).prop_map(|number| {
+            let (to_product_id, vouchers) = (ProductId(number), vec![number.to_string()]);
+            VouchersTransferredOut { to_product_id, vouchers, reason_hash: String::new() }.into()
+        }),
+        (1i64..99).prop_map(|number| {
+            VouchersTransferredIn { from_product_id: ProductId(number), vouchers: vec![number.to_string()] }.into()
+        }),
         (1i32..99).prop_map(|number| VouchersExpired { vouchers: vec![number.to_string()] }.into()),
         prop::option::of(1i32..9).prop_map(|number| {
             let supplier = number.map(|number| ProductSupplier { name: format!("supplier-{number}"), sku: "sku".into() });
@@ -97,6 +104,8 @@ proptest! {
                 | ProductEvent::VoucherStockLoaded(_)
                 | ProductEvent::VouchersVoided(_)
                 | ProductEvent::VoucherExpirySet(_)
+                | ProductEvent::VouchersTransferredOut(_)
+                | ProductEvent::VouchersTransferredIn(_)
                 | ProductEvent::VouchersExpired(_) => {}
             }
             state = evolve(Some(state), ProductId(3), event, &at(version)).unwrap();

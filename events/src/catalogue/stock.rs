@@ -3,7 +3,7 @@
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
-use crate::Money;
+use crate::{Money, ProductId};
 
 /// An addition of vouchers to the stock. The vault stores their sealed codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,25 @@ pub struct VoucherExpirySet {
     pub vouchers: Vec<String>,
     /// Last day (UTC) of the vouchers.
     pub expires_on: NaiveDate,
+}
+
+/// Vouchers that leave the stock of a product for that of another one. The other product's stream has the
+/// [`VouchersTransferredIn`] of the same command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersTransferredOut {
+    pub to_product_id: ProductId,
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
+    /// Salted hash of the reason. The vault keeps the reason under the position of this event.
+    pub reason_hash: String,
+}
+
+/// Vouchers that come from the stock of another product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersTransferredIn {
+    pub from_product_id: ProductId,
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
 }
 
 /// The end of vouchers that have expired before an order got them.

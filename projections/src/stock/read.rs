@@ -37,6 +37,8 @@ impl Moved {
         self.allocated.add(&more.allocated, 1);
         self.voided.add(&more.voided, 1);
         self.expired.add(&more.expired, 1);
+        self.transferred_in.add(&more.transferred_in, 1);
+        self.transferred_out.add(&more.transferred_out, 1);
         self.sales += more.sales;
     }
 }
@@ -54,7 +56,10 @@ pub async fn of_period(
             sum(allocated)::bigint AS allocated, sum(allocated_unpriced)::bigint AS allocated_unpriced,
             sum(allocated_cost) AS allocated_cost, sum(voided)::bigint AS voided, sum(voided_unpriced)::bigint AS voided_unpriced,
             sum(voided_cost) AS voided_cost, sum(expired)::bigint AS expired, sum(expired_unpriced)::bigint AS expired_unpriced,
-            sum(expired_cost) AS expired_cost
+            sum(expired_cost) AS expired_cost, sum(transferred_in)::bigint AS transferred_in,
+            sum(transferred_in_unpriced)::bigint AS transferred_in_unpriced, sum(transferred_in_cost) AS transferred_in_cost,
+            sum(transferred_out)::bigint AS transferred_out, sum(transferred_out_unpriced)::bigint AS transferred_out_unpriced,
+            sum(transferred_out_cost) AS transferred_out_cost
          FROM stock_days s LEFT JOIN products p ON p.id = s.product_id WHERE s.shard_id = $1 AND s.day <= greatest($3, $2 - 1)
          GROUP BY 1, 2",
     )
@@ -84,6 +89,8 @@ fn moved(row: &PgRow) -> Result<Moved, sqlx::Error> {
         allocated: lot("allocated", "allocated_unpriced", "allocated_cost")?,
         voided: lot("voided", "voided_unpriced", "voided_cost")?,
         expired: lot("expired", "expired_unpriced", "expired_cost")?,
+        transferred_in: lot("transferred_in", "transferred_in_unpriced", "transferred_in_cost")?,
+        transferred_out: lot("transferred_out", "transferred_out_unpriced", "transferred_out_cost")?,
         sales: row.try_get("sales")?,
     })
 }

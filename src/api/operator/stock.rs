@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use chrono::NaiveDate;
 use ledger_events::Money as Amount;
 use ledger_events::ProductId;
 use ledger_projections::catalogue;
@@ -19,12 +18,11 @@ use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{date, integer, line, list, money, text};
+use crate::api::readers::{integer, money};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
 use crate::api::state::{State, Tag, amounts, listed, not_found, origin, rows_of};
 use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
-use crate::secrets::seal::Secret;
 
 /// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
@@ -103,86 +101,6 @@ impl StockLevel {
             is_low: threshold.is_some_and(|least| level.available < i64::from(least)),
         }
     }
-}
-
-/// Vouchers to withdraw from the stock.
-#[derive(Object)]
-struct VoidVouchers {
-    /// Reference numbers of the vouchers, at most 1,000.
-    #[oai(validator(min_items = 1, max_items = 1000))]
-    vouchers: Vec<String>,
-    /// Reason for the withdrawal. Stored encrypted.
-    #[oai(validator(min_length = 1, max_length = 500))]
-    reason: String,
-}
-
-impl FromFields for VoidVouchers {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            vouchers: fields.required("vouchers", list(1..=CHUNK, || line(1..=100))),
-            reason: fields.required("reason", text(1..=500)),
-        }
-    }
-}
-
-/// Result of a withdrawal of vouchers.
-#[derive(Object, Serialize)]
-struct StockVoided {
-    /// Number of vouchers that were voided.
-    voided: i32,
-    /// Number of vouchers that were voided before.
-    already_voided: i32,
-    /// Vouchers that stay as they are, each with the reason.
-    refused: Vec<RefusedVoucher>,
-}
-
-/// A voucher that stays as it is.
-#[derive(Object, Serialize)]
-struct RefusedVoucher {
-    /// Reference number of the voucher.
-    voucher_reference_number: String,
-    /// Reason for the refusal.
-    reason: String,
-}
-
-impl RefusedVoucher {
-    fn all<Reason: Into<String>>(refused: Vec<(String, Reason)>) -> Vec<RefusedVoucher> {
-        let one = |(voucher_reference_number, reason): (String, Reason)| RefusedVoucher {
-            voucher_reference_number,
-            reason: reason.into(),
-        };
-        refused.into_iter().map(one).collect()
-    }
-}
-
-/// Vouchers, and their new last day.
-#[derive(Object)]
-struct SetVoucherExpiry {
-    /// Reference numbers of the vouchers, at most 1,000.
-    #[oai(validator(min_items = 1, max_items = 1000))]
-    vouchers: Vec<String>,
-    /// Last day (UTC) of the vouchers. A day in the past expires them at once.
-    expires_on: NaiveDate,
-}
-
-impl FromFields for SetVoucherExpiry {
-    fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            vouchers: fields.required("vouchers", list(1..=CHUNK, || line(1..=100))),
-            expires_on: fields.required("expires_on", date),
-        }
-    }
-}
-
-/// Result of setting the last day of vouchers.
-#[derive(Object, Serialize)]
-struct StockExpiry {
-    /// Number of vouchers with a new last day.
-    changed: i32,
-    /// Number of vouchers that have this last day already.
-    unchanged: i32,
-    /// Vouchers that stay as they are, each with the reason.
-    refused: Vec<RefusedVoucher>,
 }
 
 /// Threshold for a warning about low stock.
@@ -338,54 +256,6 @@ impl Stock {
         let filter = (denomination, status.0.map(Into::into));
         let found = stock::list(&state.read_pool(), &shards, id, filter, rows_of(page)).await?;
         Ok(listed(found, page, StockedVoucher::from))
-    }
-
-    /// Void vouchers
-    ///
-    /// Withdraws vouchers from a product's stock, so that no order gets them. A voucher that is allocated to an order
-    /// cannot be voided. Voiding cannot be undone.
-    #[oai(path = "/products/:id/vouchers/void", method = "post", operation_id = "void_vouchers")]
-    async fn void(
-        &self,
-        caller: Caller<Admin>,
-        state: State<'_>,
-        /// Unique identifier of the product.
-        id: Path<i64>,
-        body: StrictJson<VoidVouchers>,
-    ) -> Result<Reply<StockVoided>, ApiError> {
-        let VoidVouchers { vouchers: references, reason } = body.0;
-        let command = commands::VoidVouchers { product_id: ProductId(id.0), references, reason: Secret::new(reason) };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let result = answered!(answer, CommandResult::StockVoided(result) => result)?;
-        Ok(Reply(StockVoided {
-            voided: result.voided,
-            already_voided: result.already_voided,
-            refused: RefusedVoucher::all(result.refused),
-        }))
-    }
-
-    /// Expire vouchers
-    ///
-    /// Gives vouchers of a product's stock an earlier last day, so that no order gets them after it. A voucher that is unknown,
-    /// voided, allocated to an order, or that expires earlier, stays as it is. This cannot be undone: a last day cannot be later.
-    #[oai(path = "/products/:id/vouchers/expiry", method = "post", operation_id = "set_voucher_expiry")]
-    async fn set_expiry(
-        &self,
-        caller: Caller<Admin>,
-        state: State<'_>,
-        /// Unique identifier of the product.
-        id: Path<i64>,
-        body: StrictJson<SetVoucherExpiry>,
-    ) -> Result<Reply<StockExpiry>, ApiError> {
-        let SetVoucherExpiry { vouchers: references, expires_on } = body.0;
-        let command = commands::SetVoucherExpiry { product_id: ProductId(id.0), references, expires_on };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let result = answered!(answer, CommandResult::StockExpiry(result) => result)?;
-        Ok(Reply(StockExpiry {
-            changed: result.changed,
-            unchanged: result.unchanged,
-            refused: RefusedVoucher::all(result.refused),
-        }))
     }
 
     /// Set a stock threshold

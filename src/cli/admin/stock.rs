@@ -1,5 +1,5 @@
-//! `admin stock`: loads voucher files in parts that fit into one request, shows the stock of a product, and voids or expires
-//! vouchers.
+//! `admin stock`: loads voucher files in parts that fit into one request, shows the stock of a product, and voids, expires or
+//! transfers vouchers.
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +58,18 @@ pub enum Stock {
         #[arg(required = true)]
         vouchers: Vec<String>,
     },
+    /// Move vouchers from the stock of a product to that of another one
+    Transfer {
+        /// Id of the product that gives the vouchers
+        product: i64,
+        /// Id of the product that gets them; it has the same currency
+        to_product: i64,
+        /// Reason for the transfer, for the record
+        reason: String,
+        /// Reference numbers of the vouchers
+        #[arg(required = true)]
+        vouchers: Vec<String>,
+    },
     /// Set the number of available vouchers below which the stock of a denomination is low
     Threshold {
         /// Product id
@@ -86,6 +98,10 @@ pub async fn run(stock: Stock, client: &Client, output: &Output) -> anyhow::Resu
         Stock::Expire { product, last_day, vouchers } => {
             let body = json!({"vouchers": vouchers, "expires_on": last_day});
             ask(client, Method::POST, &format!("/products/{product}/vouchers/expiry"), Some(body), output).await
+        }
+        Stock::Transfer { product, to_product, reason, vouchers } => {
+            let body = json!({"vouchers": vouchers, "to_product_id": to_product, "reason": reason});
+            ask(client, Method::POST, &format!("/products/{product}/vouchers/transfer"), Some(body), output).await
         }
         Stock::Threshold { product, denomination, least } => {
             let body = json!({"denomination": denomination, "threshold": least});

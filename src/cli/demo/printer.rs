@@ -87,12 +87,18 @@ impl Printer {
     pub fn webhook(&self, received: &Received, verdict: &Result<(), String>, is_repeated: bool) -> io::Result<()> {
         let event_type = received.event_type().unwrap_or("no event type");
         let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
-        let order = &body["data"]["id"];
+        let data = &body["data"];
+        let (subject, id) = match event_type.split_once('.') {
+            Some(("payout", _)) => ("payout", &data["id"]),
+            Some(("wallet", _)) => ("wallet", &data["wallet_id"]),
+            _ => ("order", &data["id"]),
+        };
         if self.output.json {
             let signature = verdict.as_ref().map_or_else(String::clone, |()| "verified".to_owned());
             return self.output.json_line(&json!({
-                "kind": "webhook", "event_type": event_type, "event_id": received.event_id(), "order_id": order,
-                "status": body["data"]["status"], "signature": signature, "is_repeated": is_repeated,
+                "kind": "webhook", "event_type": event_type, "event_id": received.event_id(),
+                "order_id": (subject == "order").then_some(id), "status": data["status"], "signature": signature,
+                "is_repeated": is_repeated,
             }));
         }
         let signature = match verdict {
@@ -100,10 +106,10 @@ impl Printer {
             Err(why) => by_outcome(false, why),
         };
         let again = if is_repeated { "  again" } else { "" };
-        let order = format!("order {order}");
-        let status = shown(&body["data"]["status"]);
+        let subject = format!("{subject} {id}");
+        let status = shown(&data["status"]);
         self.output.line(format!(
-            "  {}       {} {order:<14}  {signature}  {}{again}",
+            "  {}       {} {subject:<14}  {signature}  {}{again}",
             "webhook   ".dimmed(),
             format!("{:<25}", escape::value(event_type)).magenta(),
             status.dimmed()

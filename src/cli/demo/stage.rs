@@ -204,7 +204,9 @@ impl Stage {
             self.unverified = Some(why);
         }
         let body: Value = serde_json::from_slice(&received.body).unwrap_or_default();
-        if let (Some(order), Some(event_type)) = (body["data"]["id"].as_i64(), received.event_type()) {
+        if let (Some(order), Some(event_type)) = (body["data"]["id"].as_i64(), received.event_type())
+            && event_type.starts_with("order.")
+        {
             self.arrived.entry(order).or_default().insert(event_type.to_owned());
         }
         Ok(())

@@ -63,6 +63,9 @@ impl Batch {
         if !reads.named_vouchers.is_empty() {
             self.stock.named = stock::named(conn, self.shard, &reads.named_vouchers).await?;
         }
+        for (product, references) in &reads.transfers {
+            self.stock.duplicates.extend(stock::duplicates(conn, self.shard, *product, references).await?);
+        }
         if !reads.fulfilled.is_empty() {
             self.load_stock(conn, &reads.fulfilled).await?;
         }

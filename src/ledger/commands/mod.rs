@@ -131,6 +131,7 @@ commands! {
     catalogue::SetProductSupplier,
     catalogue::SetStockThreshold,
     catalogue::SetVoucherExpiry,
+    catalogue::TransferVouchers,
     catalogue::VoidVouchers,
     credentials::IssueCredential,
     credentials::RevokeCredential,

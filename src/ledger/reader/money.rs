@@ -43,7 +43,8 @@ pub async fn stock_events(
 ) -> Result<Vec<Recorded>, ReadError> {
     const STOCK: &str = select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND (stream_type = 'order' AND type IN ('OrderDelivered',
-            'OrderPartiallyDelivered') OR stream_type = 'product' AND type IN ('VoucherStockLoaded', 'VouchersVoided', 'VouchersExpired'))
+            'OrderPartiallyDelivered') OR stream_type = 'product' AND type IN ('VoucherStockLoaded', 'VouchersVoided', 'VouchersExpired',
+            'VouchersTransferredOut', 'VouchersTransferredIn'))
          ORDER BY position"
     );
     between(db, shard, (after, upto), STOCK).await

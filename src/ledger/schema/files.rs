@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 56] = migrations![
+const FILES: [(&str, &str); 57] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -71,6 +71,7 @@ const FILES: [(&str, &str); 56] = migrations![
     "0061_purchases"
     "0062_noticed_purchases"
     "0063_open_purchases_by_key"
+    "0064_stock_transfers"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -10,11 +10,6 @@ use rust_decimal::Decimal;
 /// Order of a voided voucher. No order has this id.
 const VOIDED: OrderId = OrderId(0);
 
-/// Reasons why a voucher that an operator names stays as it is.
-pub const NOT_IN_STOCK: &str = "is not in the stock of this product";
-pub const ALLOCATED: &str = "is allocated to an order";
-pub const EXPIRED: &str = "has expired";
-
 /// A voucher that an operator names by its reference.
 #[derive(Clone, Debug)]
 pub struct NamedVoucher {
@@ -29,10 +24,28 @@ pub struct NamedVoucher {
 }
 
 impl NamedVoucher {
-    /// Returns whether the voucher is in the stock.
-    pub fn is_free(&self) -> bool {
-        self.order_id.is_none() && !self.is_voided && !self.is_expired
+    /// Returns why no operator can change the voucher any more, or nothing if it is in the stock.
+    pub fn gone(&self) -> Option<Gone> {
+        match self {
+            NamedVoucher { is_voided: true, .. } => Some(Gone::Voided),
+            NamedVoucher { order_id: Some(_), .. } => Some(Gone::Allocated),
+            NamedVoucher { is_expired: true, .. } => Some(Gone::Expired),
+            _ => None,
+        }
     }
+}
+
+/// Reason for which a voucher that an operator names stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Gone {
+    #[error("is not in the stock of this product")]
+    Unknown,
+    #[error("is voided")]
+    Voided,
+    #[error("is allocated to an order")]
+    Allocated,
+    #[error("has expired")]
+    Expired,
 }
 
 /// Finds vouchers by their references.
@@ -76,6 +89,42 @@ pub async fn void(conn: &mut PgConnection, shard: ShardId, ids: &[i64], at: Date
     .execute(conn)
     .await?;
     ensure_all_changed(voided.rows_affected(), ids.len())
+}
+
+/// Finds the vouchers, of those with these references, whose card number a product has.
+pub async fn duplicates(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    product: ProductId,
+    references: &[String],
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT v.reference FROM vault.vouchers v
+         JOIN vault.vouchers other ON other.shard_id = $1 AND other.product_id = $2 AND other.fingerprint = v.fingerprint
+         WHERE v.shard_id = $1 AND v.reference = ANY($3)",
+    )
+    .bind(shard)
+    .bind(product)
+    .bind(references)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives free vouchers to other products. If one is not free, which the head lock rules out, the batch fails.
+pub async fn transfer(conn: &mut PgConnection, shard: ShardId, transfers: &[(i64, ProductId)]) -> Result<(), sqlx::Error> {
+    if transfers.is_empty() {
+        return Ok(());
+    }
+    let moved = sqlx::query(
+        "UPDATE vault.vouchers v SET product_id = r.product_id FROM unnest($2::bigint[], $3::bigint[]) AS r (id, product_id)
+         WHERE v.shard_id = $1 AND v.id = r.id AND v.order_id IS NULL AND v.expired_at IS NULL",
+    )
+    .bind(shard)
+    .bind(transfers.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+    .bind(transfers.iter().map(|(_, product)| *product).collect::<Vec<_>>())
+    .execute(conn)
+    .await?;
+    ensure_all_changed(moved.rows_affected(), transfers.len())
 }
 
 /// Sets the last day of free vouchers. If one is not free, which the head lock rules out, the batch fails.

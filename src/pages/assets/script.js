@@ -24,20 +24,21 @@ const reloadLinks = (root) => { for (const link of root.querySelectorAll("[data-
 
 const improve = (root) => { localTimes(root); copyButtons(root); printButtons(root); reloadLinks(root); };
 
-// Reads the page at an address; nothing if it is not there now, or leads elsewhere.
-const read = async (url) => {
-  const response = await fetch(url, { headers: { Accept: "text/html" }, credentials: "same-origin" });
-  if (!response.ok || response.redirected) return null;
+// Reads the page at an address, with its status; nothing if the answer is no page, or leads elsewhere.
+const read = async (url, signal) => {
+  const response = await fetch(url, { headers: { Accept: "text/html" }, credentials: "same-origin", signal });
+  if (response.redirected) return null;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  return page.querySelector("main") && page;
+  return page.querySelector("main") && { page, isRefused: !response.ok };
 };
 
-// What tells a node from its siblings: its name, and what a link, a form, a row or an entry leads to.
+// What tells a node from its siblings: its name, its first class, and what a link, a form, a row or an entry leads to. Further
+// classes are states, such as that of a wrong field.
 const identity = (node) => {
   if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
   const first = node.matches("tr, li, details") && node.querySelector("a, summary, td");
   const names = ["id", "href", "action", "aria-label"].map((name) => node.getAttribute(name));
-  return [node.nodeName, ...names, first && (first.getAttribute("href") || first.textContent.trim())].join("|");
+  return [node.nodeName, node.classList[0], ...names, first && (first.getAttribute("href") || first.textContent.trim())].join("|");
 };
 
 // Makes a node like another one, and keeps what is alike: so the focus stays, what is open, and the place of a reader.
@@ -65,11 +66,17 @@ const replace = (page) => {
   document.title = page.title;
 };
 
-// Shows another address in place of the page.
+// Shows another address in place of the page. A later call cancels an earlier one, whose answer would be old.
+let latest = null;
 const show = async (url) => {
-  const page = await read(url);
-  if (!page) { location.assign(url); return; }
-  replace(page);
+  if (latest) latest.abort();
+  const { signal } = latest = new AbortController();
+  let answer = null;
+  // Without the network, or after a later call, the page stays as it is.
+  try { answer = await read(url, signal); } catch { return; }
+  if (signal.aborted) return;
+  if (!answer) { location.assign(url); return; }
+  replace(answer.page);
   history.replaceState(null, "", url);
 };
 
@@ -139,15 +146,15 @@ const follow = (live) => {
     if (isInUse()) { waiting = setTimeout(look, 2000); return; }
     isStale = false;
     const address = location.href;
-    const page = await read(address).catch(() => null);
-    if (!page) return;
+    const answer = await read(address).catch(() => null);
+    if (!answer || answer.isRefused) return;
     if (document.hidden || isInUse() || address !== location.href) { isStale = true; waiting = setTimeout(look, 2000); return; }
-    const main = page.querySelector("main");
+    const main = answer.page.querySelector("main");
     if (main.innerHTML === shown) return;
     shown = main.innerHTML;
     // What was said when the page was opened is not said again.
     for (const region of main.querySelectorAll("[role=status], [role=alert]")) region.removeAttribute("role");
-    replace(page);
+    replace(answer.page);
   };
   // A hidden page has no stream: a browser has few connections to a service, and each stream takes one.
   let source = null;

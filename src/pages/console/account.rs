@@ -114,6 +114,7 @@ fn enrolment_page(visit: &Visit, enrolment: &Enrolment, refusal: Option<&Refusal
         @if let Some(url) = &enrolment.otpauth_url { p { a href=(url) { "Open the authenticator app of this device" } } }
         form.card method="post" action="/console/account/two-factor/confirm" {
             input type="hidden" name="secret" value=(enrolment.secret);
+            @if let Some(url) = &enrolment.otpauth_url { input type="hidden" name="otpauth_url" value=(url); }
             (fields.input("code", "Code", "text", "Six digits."))
             button { "Confirm" }
         }
@@ -128,10 +129,17 @@ async fn confirm(visit: Visit) -> PageResult {
     match visit.change::<Confirmed>(Method::POST, "/admin/auth/two-factor/confirm", &body).await {
         Ok(confirmed) => Ok(recovery_page(&visit, &confirmed)),
         Err(refusal) => {
-            let enrolment = Enrolment { secret: visit.form.value("secret").to_owned(), otpauth_url: None };
+            let enrolment = enrolment_of(&visit.form);
             corrected(refusal, |refusal| layout::refused(enrolment_page(&visit, &enrolment, Some(refusal)), refusal))
         }
     }
+}
+
+/// Reads the enrolment that the form repeats, because the API shows it only once. A URL that opens no authenticator app is
+/// dropped.
+fn enrolment_of(form: &Form) -> Enrolment {
+    let otpauth_url = form.text("otpauth_url").filter(|url| url.starts_with("otpauth://")).map(ToOwned::to_owned);
+    Enrolment { secret: form.value("secret").to_owned(), otpauth_url }
 }
 
 fn recovery_page(visit: &Visit, confirmed: &Confirmed) -> Response {
@@ -153,5 +161,18 @@ async fn remove(visit: Visit) -> PageResult {
             let session = visit.get(SESSION).await?;
             corrected(refusal, |refusal| layout::refused(page(&visit, &session, Some(refusal)), refusal))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_repeats_the_enrolment_with_a_link_to_the_app_alone() {
+        let enrolment = enrolment_of(&Form::parse(b"secret=GEZDGNBV&otpauth_url=otpauth%3A%2F%2Ftotp%2Fa%3Fsecret%3DGEZDGNBV"));
+        let told = (&*enrolment.secret, enrolment.otpauth_url.as_deref());
+        assert_eq!(told, ("GEZDGNBV", Some("otpauth://totp/a?secret=GEZDGNBV")));
+        assert_eq!(enrolment_of(&Form::parse(b"otpauth_url=javascript%3Aalert(1)")).otpauth_url, None);
     }
 }

@@ -9,20 +9,26 @@ use super::World;
 use crate::support::shop::SHARD;
 use crate::support::supplier::{Fault, Simulator};
 
-/// After each fault the supplier is asked about the key. The order is sent again only if it does not know the key.
+/// After each fault the supplier is asked about the key. The order is sent again only if it does not know the key. Without a
+/// token, the first attempt sends no order. A redirect is not followed.
 #[tokio::test]
 async fn after_a_fault_the_supplier_is_asked_and_nothing_is_bought_twice() {
-    for (fault, asked) in [
-        (Fault::Status(500), &["POST", "GET", "POST"][..]),
-        (Fault::Status(429), &["POST", "GET", "POST"]),
-        (Fault::Status(401), &["POST", "GET", "POST"]),
-        (Fault::Hang, &["POST", "GET"]),
-        (Fault::Drop, &["POST", "GET"]),
-        (Fault::SoldAndStatus(500), &["POST", "GET"]),
-        (Fault::SoldAndStatus(429), &["POST", "GET"]),
-        (Fault::SoldAndStatus(404), &["POST", "GET"]),
-        (Fault::Garbage, &["POST", "GET"]),
-        (Fault::TooMuch, &["POST", "GET"]),
+    let (failed, busy) = ("the supplier failed", "the supplier has too many requests");
+    let unexpected = "the supplier answered with an unexpected status";
+    for (fault, problem, asked) in [
+        (Fault::Status(500), failed, &["POST", "GET", "POST"][..]),
+        (Fault::Status(429), busy, &["POST", "GET", "POST"]),
+        (Fault::Status(401), "the supplier refused the access token", &["POST", "GET", "POST"]),
+        (Fault::TokenStatus(500), "the supplier gave no access token", &["GET", "POST"]),
+        (Fault::Redirect(302), unexpected, &["POST", "GET", "POST"]),
+        (Fault::Redirect(307), unexpected, &["POST", "GET", "POST"]),
+        (Fault::Hang, "the supplier did not answer in time", &["POST", "GET"]),
+        (Fault::Drop, "the connection to the supplier broke", &["POST", "GET"]),
+        (Fault::SoldAndStatus(500), failed, &["POST", "GET"]),
+        (Fault::SoldAndStatus(429), busy, &["POST", "GET"]),
+        (Fault::SoldAndStatus(404), unexpected, &["POST", "GET"]),
+        (Fault::Garbage, "the answer is not JSON", &["POST", "GET"]),
+        (Fault::TooMuch, "the answer is too large", &["POST", "GET"]),
     ] {
         let world = World::open().await;
         let order = world.order(2).await;
@@ -30,6 +36,7 @@ async fn after_a_fault_the_supplier_is_asked_and_nothing_is_bought_twice() {
         world.simulator.fail(&[fault]);
         assert!(world.work().await);
         assert_eq!(world.purchases().await[0].status, PurchaseStatus::Requested, "{fault:?}: the outcome is unknown");
+        assert_eq!(world.problem().await, problem, "{fault:?}");
         assert_eq!(world.purchaser().request(SHARD).await.unwrap(), 0, "{fault:?}: nothing is bought meanwhile");
         assert!(world.work().await);
         world.fulfil().await;

@@ -39,6 +39,8 @@ pub(super) struct StockTotals {
     voided: StockCount,
     /// Vouchers that expired before an order got them. Recorded once vouchers are loaded with a cost.
     expired: StockCount,
+    /// Vouchers that moved from one product of the currency to another one. They change no sum.
+    transferred: StockCount,
     /// Stock at the end of the last day.
     closing: StockCount,
     /// Money that customers paid for the allocated vouchers.
@@ -56,6 +58,7 @@ impl From<StockFigures> for StockTotals {
             allocated: figures.allocated.into(),
             voided: figures.voided.into(),
             expired: figures.expired.into(),
+            transferred: figures.transferred.into(),
             closing: figures.closing.into(),
             sales: figures.sales.into(),
             margin: figures.margin.into(),

@@ -27,7 +27,7 @@ impl Handler for ExpireVouchers {
         batch.streams.products.find(self.product_id)?;
         let (mut vouchers, mut denominations) = (vec![], BTreeSet::new());
         for reference in self.references.iter().collect::<BTreeSet<_>>() {
-            if let Some(voucher) = batch.stock.named_of(self.product_id, reference).filter(|voucher| voucher.is_free()) {
+            if let Ok(voucher) = batch.stock.named_of(self.product_id, reference) {
                 batch.pending.expired.push(voucher.id);
                 denominations.insert(voucher.denomination);
                 vouchers.push(reference.clone());

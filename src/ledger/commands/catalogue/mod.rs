@@ -6,6 +6,7 @@ mod products;
 mod set_product_supplier;
 mod set_stock_threshold;
 mod set_voucher_expiry;
+mod transfer_vouchers;
 mod void_vouchers;
 
 use ledger_events::CategoryId;
@@ -17,6 +18,7 @@ pub use products::{AddProduct, ChangeProduct, SetProductImage};
 pub use set_product_supplier::SetProductSupplier;
 pub use set_stock_threshold::SetStockThreshold;
 pub use set_voucher_expiry::SetVoucherExpiry;
+pub use transfer_vouchers::TransferVouchers;
 pub use void_vouchers::VoidVouchers;
 
 use super::unknown;

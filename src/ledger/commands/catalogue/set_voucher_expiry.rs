@@ -6,7 +6,7 @@ use ledger_events::catalogue::{Product, VoucherExpirySet};
 
 use crate::ledger::command_result::StockExpiry;
 use crate::ledger::commands::prelude::*;
-use crate::ledger::stock::{self, NamedVoucher};
+use crate::ledger::stock::NamedVoucher;
 
 /// Gives vouchers an earlier last day, so that no order gets them after it. Names them by their references. Setting the same day
 /// again appends no event.
@@ -35,17 +35,12 @@ impl Handler for SetVoucherExpiry {
         let (mut vouchers, mut denominations) = (vec![], BTreeSet::new());
         for reference in self.references.iter().collect::<BTreeSet<_>>() {
             match batch.stock.named_of(self.product_id, reference) {
-                None => result.refused.push((reference.clone(), stock::NOT_IN_STOCK.to_owned())),
-                Some(voucher) if voucher.is_voided => result.refused.push((reference.clone(), "is voided".to_owned())),
-                Some(voucher) if voucher.order_id.is_some() => {
-                    result.refused.push((reference.clone(), stock::ALLOCATED.to_owned()));
-                }
-                Some(voucher) if voucher.is_expired => result.refused.push((reference.clone(), stock::EXPIRED.to_owned())),
-                Some(NamedVoucher { expires_on: Some(day), .. }) if *day < self.expires_on => {
+                Err(gone) => result.refused.push((reference.clone(), gone.to_string())),
+                Ok(NamedVoucher { expires_on: Some(day), .. }) if *day < self.expires_on => {
                     result.refused.push((reference.clone(), format!("already expires on {day}")));
                 }
-                Some(NamedVoucher { expires_on: Some(day), .. }) if *day == self.expires_on => result.unchanged += 1,
-                Some(voucher) => {
+                Ok(NamedVoucher { expires_on: Some(day), .. }) if *day == self.expires_on => result.unchanged += 1,
+                Ok(voucher) => {
                     batch.pending.expiries.push((voucher.id, self.expires_on));
                     denominations.insert(voucher.denomination);
                     vouchers.push(reference.clone());

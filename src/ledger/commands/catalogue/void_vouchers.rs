@@ -5,7 +5,7 @@ use ledger_events::catalogue::{Product, VouchersVoided};
 
 use crate::ledger::command_result::StockVoided;
 use crate::ledger::commands::prelude::*;
-use crate::ledger::stock;
+use crate::ledger::stock::Gone;
 use crate::ledger::texts::VOID_REASON;
 
 /// Withdraws vouchers from the stock, so that no order gets them. Names them by their references. Voiding a voucher again
@@ -32,11 +32,9 @@ impl Handler for VoidVouchers {
         let (mut vouchers, mut denominations) = (vec![], BTreeSet::new());
         for reference in self.references.iter().collect::<BTreeSet<_>>() {
             match batch.stock.named_of(self.product_id, reference) {
-                None => result.refused.push((reference.clone(), stock::NOT_IN_STOCK)),
-                Some(voucher) if voucher.is_voided => result.already_voided += 1,
-                Some(voucher) if voucher.order_id.is_some() => result.refused.push((reference.clone(), stock::ALLOCATED)),
-                Some(voucher) if voucher.is_expired => result.refused.push((reference.clone(), stock::EXPIRED)),
-                Some(voucher) => {
+                Err(Gone::Voided) => result.already_voided += 1,
+                Err(gone) => result.refused.push((reference.clone(), gone.to_string())),
+                Ok(voucher) => {
                     batch.pending.voided.push(voucher.id);
                     denominations.insert(voucher.denomination);
                     vouchers.push(reference.clone());

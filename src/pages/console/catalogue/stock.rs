@@ -99,6 +99,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
                 a.button href={ (path) "/vouchers" } { "Load vouchers" }
                 a.button.plain href={ (path) "/vouchers/void" } { "Void vouchers" }
                 a.button.plain href={ (path) "/vouchers/expiry" } { "Expire vouchers" }
+                a.button.plain href={ (path) "/vouchers/transfer" } { "Move vouchers" }
             }
             a href=(path) { "Back to the product" }
         }

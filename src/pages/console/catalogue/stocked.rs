@@ -16,7 +16,7 @@ use crate::pages::visit::{Visit, corrected};
 
 /// Statuses of vouchers, and the events that lead to them.
 const STATUSES: [(&str, &str); 4] = [
-    ("AVAILABLE", "VoucherStockLoaded"),
+    ("AVAILABLE", "VoucherStockLoaded,VouchersTransferredIn"),
     ("ALLOCATED", ""),
     ("EXPIRED", "VouchersExpired,VoucherExpirySet"),
     ("VOIDED", "VouchersVoided"),

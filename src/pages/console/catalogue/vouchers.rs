@@ -1,16 +1,16 @@
-//! Vouchers: loading them from a CSV, with the result of each row, voiding them, and expiring them.
+//! Vouchers: loading them from a CSV, with the result of each row, voiding them, expiring them, and moving them to another product.
 
 use maud::{Markup, html};
 use poem::Response;
 use poem::http::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::stock::{at_field, face_value};
 use super::{Product, audit_of, may_change, product_of};
 use crate::pages::call::Refusal;
-use crate::pages::form::Form;
+use crate::pages::form::{Form, Kind};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::figure;
@@ -20,6 +20,8 @@ use crate::pages::visit::Visit;
 
 /// Largest number of refused rows on a page.
 const MAX_ROWS: usize = 500;
+/// Largest size of the rows of refused vouchers on a page, in bytes.
+const MAX_ROW_BYTES: usize = 150_000;
 
 /// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
 #[derive(Debug, Deserialize)]
@@ -51,6 +53,14 @@ struct Expiry {
     refused: Vec<Refused>,
 }
 
+/// Result of a transfer, as `POST /admin/v1/products/:id/vouchers/transfer` returns it.
+#[derive(Debug, Deserialize)]
+struct Transferred {
+    transferred: i32,
+    already_there: i32,
+    refused: Vec<Refused>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Refused {
     voucher_reference_number: String,
@@ -64,6 +74,8 @@ pub fn add(site: Site) -> Site {
         .post("/console/products/:id/vouchers/void", void)
         .get("/console/products/:id/vouchers/expiry", expiry_form)
         .post("/console/products/:id/vouchers/expiry", expire)
+        .get("/console/products/:id/vouchers/transfer", transfer_form)
+        .post("/console/products/:id/vouchers/transfer", transfer)
 }
 
 async fn load_form(visit: Visit) -> PageResult {
@@ -178,19 +190,19 @@ async fn void(visit: Visit) -> PageResult {
         let counts = [("Voided", voided.voided), ("Voided before", voided.already_voided)];
         result_page(&visit, &product, counts, &audit_of(product.id, "VouchersVoided"), &voided.refused)
     };
-    change(&visit, &product, ("void", "reason"), void_page, done).await
+    change(&visit, &product, ("void", &[("reason", Kind::Text)]), void_page, done).await
 }
 
-/// Calls an action on the vouchers that a form names, with the form's other field. A refused form is shown by `form_page`.
+/// Calls an action on the vouchers that a form names, with the form's other fields. A refused form is shown by `form_page`.
 async fn change<T: DeserializeOwned>(
     visit: &Visit,
     product: &Product,
-    (action, field): (&str, &str),
+    (action, others): (&str, &[(&str, Kind)]),
     form_page: fn(&Visit, &Product, &Filled<'_>) -> Response,
     done: impl FnOnce(T) -> Response,
 ) -> PageResult {
     let path = format!("/admin/v1/products/{}/vouchers/{action}", product.id);
-    match visit.change(Method::POST, &path, &voucher_request(&visit.form, field)).await {
+    match visit.change(Method::POST, &path, &voucher_request(&visit.form, others)).await {
         Ok(result) => Ok(done(result)),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
@@ -201,10 +213,12 @@ async fn change<T: DeserializeOwned>(
     }
 }
 
-/// Returns the body of a call that names vouchers, one for each line. `field` is its other field.
-fn voucher_request(form: &Form, field: &str) -> Value {
+/// Returns the body of a call that names vouchers, one for each line, with the form's other fields.
+fn voucher_request(form: &Form, others: &[(&str, Kind)]) -> Value {
     let lines: Vec<&str> = form.value("vouchers").lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    json!({"vouchers": lines, field: form.value(field)})
+    let mut body = form.json(others);
+    body["vouchers"] = lines.into();
+    body
 }
 
 /// Puts the problems of single lines at their field.
@@ -247,7 +261,7 @@ async fn expire(visit: Visit) -> PageResult {
         let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
         result_page(&visit, &product, counts, &audit_of(product.id, "VoucherExpirySet"), &expiry.refused)
     };
-    change(&visit, &product, ("expiry", "expires_on"), expiry_page, done).await
+    change(&visit, &product, ("expiry", &[("expires_on", Kind::Text)]), expiry_page, done).await
 }
 
 fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
@@ -267,11 +281,46 @@ fn expiry_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respons
     layout::page(visit, &format!("Expire vouchers of {}", product.name), &body)
 }
 
+async fn transfer_form(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    Ok(transfer_page(&visit, &product, &Filled { form: &visit.query, refusal: None }))
+}
+
+async fn transfer(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let product = product_of(&visit, visit.id("id")?).await?;
+    let done = |moved: Transferred| {
+        let counts = [("Moved", moved.transferred), ("There before", moved.already_there)];
+        result_page(&visit, &product, counts, &audit_of(product.id, "VouchersTransferredOut"), &moved.refused)
+    };
+    let others = [("to_product_id", Kind::Number), ("reason", Kind::Text)];
+    change(&visit, &product, ("transfer", &others), transfer_page, done).await
+}
+
+fn transfer_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Response {
+    let path = format!("/console/products/{}", product.id);
+    let body = html! {
+        (layout::problem(fields.refusal))
+        @if may_change(visit) {
+            p.notice { "The vouchers move to the stock of another product in " (product.currency) ", such as the successor of this one. Orders that wait there get them. A voucher that an order already has stays here." }
+            form.card method="post" action={ (path) "/vouchers/transfer" } {
+                (fields.area("vouchers", "Reference numbers", "One in each line, at most 1000."))
+                (fields.input("to_product_id", "Number of the other product", "text", "It stands in the address of its page."))
+                (fields.input("reason", "Reason", "text", "Stored with the event."))
+                button { "Move these vouchers" }
+            }
+        } @else { p.quiet { "To move vouchers, you need the role admin." } }
+        p.actions { a href={ (path) "/stock" } { "Back to the stock" } }
+    };
+    layout::page(visit, &format!("Move vouchers of {}", product.name), &body)
+}
+
 /// Shows what became of the vouchers that a form names. The counts lead to `target`.
 fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], target: &str, refused: &[Refused]) -> Response {
     let columns = [("Voucher", false), ("Reason", false)];
     let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
-    let rows: Vec<Vec<Markup>> = refused.iter().take(MAX_ROWS).map(row).collect();
+    let rows = table::fitting(refused.iter().take(MAX_ROWS).map(row), MAX_ROW_BYTES);
     let body = html! {
         div.figures role="status" {
             @for (name, count) in counts { (figure(name, &html! { a href=(target) { (count) } })) }
@@ -280,6 +329,7 @@ fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], targe
         @if !rows.is_empty() {
             h2 #refused { "Refused vouchers" }
             (table::table("Refused vouchers", &columns, &rows))
+            @if refused.len() > rows.len() { p { "And " (refused.len() - rows.len()) " more." } }
         }
         p.actions { a.button href={ "/console/products/" (product.id) "/stock" } { "To the stock" } }
     };
@@ -289,13 +339,17 @@ fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], targe
 #[cfg(test)]
 mod tests {
     use poem::http::StatusCode;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn each_line_is_a_voucher() {
         let form = Form::parse(b"vouchers=VCH-1%0D%0A%0D%0A+VCH+2+&reason=stolen");
-        assert_eq!(voucher_request(&form, "reason"), json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"}));
+        assert_eq!(
+            voucher_request(&form, &[("reason", Kind::Text)]),
+            json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"})
+        );
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub struct Stock {
     allocated: Lot,
     voided: Lot,
     expired: Lot,
+    transferred: Lot,
     closing: Lot,
     sales: String,
     margin: String,
@@ -35,19 +36,20 @@ pub struct StockDay {
     stock: Stock,
 }
 
-const COLUMNS: [(&str, bool); 8] = [
+const COLUMNS: [(&str, bool); 9] = [
     ("Opening", true),
     ("Loaded", true),
     ("Allocated", true),
     ("Voided", true),
     ("Expired", true),
     ("Closing", true),
+    ("Transferred", true),
     ("Sales", true),
     ("Margin", true),
 ];
 
-/// Renders the stock by currency and by day, with at most this number of days. Each day leads to its reconciliation, and each
-/// movement to the events of its kind in the period (`from` and `to` of the form).
+/// Renders the stock by currency and by day, with as many days as fit into this number of bytes. Each day leads to its
+/// reconciliation, and each movement to the events of its kind in the period (`from` and `to` of the form).
 pub fn section(totals: &[Stock], days: &[StockDay], most: usize, form: &Form, of_day: impl Fn(&str) -> String) -> Markup {
     let head = |first: &[(&'static str, bool)]| [first, &COLUMNS].concat();
     let period = form.only(&["from", "to"]);
@@ -57,17 +59,17 @@ pub fn section(totals: &[Stock], days: &[StockDay], most: usize, form: &Form, of
         [vec![day, html! { (of.stock.currency) }], figures(&of.stock, &format!("from={0}&to={0}", of.day))].concat()
     };
     let totals_rows: Vec<Vec<Markup>> = totals.iter().map(total).collect();
-    let days_rows: Vec<Vec<Markup>> = days.iter().take(most).map(day).collect();
+    let days_rows = table::fitting(days.iter().map(day), most);
     let unpriced = totals.iter().any(|stock| stock.closing.unpriced > 0 || stock.allocated.unpriced > 0);
     html! {
         p.quiet {
-            "Numbers of vouchers, and what they cost, of whole days. Sales are what customers paid for the allocated vouchers, and the margin is what is left of it after their cost."
+            "Numbers of vouchers, and what they cost, of whole days. Those that moved from one product to another one stay in the stock. Sales are what customers paid for the allocated vouchers, and the margin is what is left of it after their cost."
             @if unpriced { " Vouchers that were loaded without a cost count as free." }
         }
         (table::table("Voucher stock by currency", &head(&[("Currency", false)]), &totals_rows))
         @if !days.is_empty() {
             (table::table("Voucher stock by day", &head(&[("Day", false), ("Currency", false)]), &days_rows))
-            @if days.len() > most { p.quiet { "The page shows the first " (most) " of " (days.len()) " rows. The files have all of them." } }
+            @if days.len() > days_rows.len() { p.quiet { "The page shows the first " (days_rows.len()) " of " (days.len()) " rows. The files have all of them." } }
         }
         p.actions { a.button.plain href="/console/products" { "To the products and their stock" } }
     }
@@ -81,6 +83,7 @@ fn figures(stock: &Stock, period: &str) -> Vec<Markup> {
         (&stock.voided, "VouchersVoided"),
         (&stock.expired, "VouchersExpired"),
         (&stock.closing, ""),
+        (&stock.transferred, "VouchersTransferredOut"),
     ];
     let mut cells: Vec<Markup> = lots.map(|(lot, events)| self::lot(lot, &stock.currency, events, period)).into();
     cells.extend([&stock.sales, &stock.margin].map(|amount| money(amount, &stock.currency)));
