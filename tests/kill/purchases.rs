@@ -6,6 +6,7 @@ use reqwest::Client as Http;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
+use super::RETRY_PAUSE;
 use crate::support::postgres;
 use crate::support::program::{Client, OPERATOR_TOKEN, Program};
 use crate::support::supplier::{Fault, NOTICE_SECRET, Simulator, signed};
@@ -48,11 +49,16 @@ impl Market {
         Market { program, simulator, client, product, pool }
     }
 
-    async fn order(&self, quantity: usize) -> i64 {
+    /// Places an order under this key, and retries until it is acknowledged, as a client of a busy machine does.
+    async fn order(&self, key: &str, quantity: usize) -> i64 {
         let body = json!({"product_id": self.product, "denomination": 10, "quantity": quantity});
-        let (status, order) = self.program.call(&self.client, "POST", "/orders", None, &body).await.unwrap();
-        assert_eq!(status, 201, "{order}");
-        order["id"].as_i64().unwrap()
+        loop {
+            match self.program.call(&self.client, "POST", "/orders", Some(key), &body).await {
+                Ok((201, order)) => return order["id"].as_i64().unwrap(),
+                Ok((503 | 504, _)) | Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                Ok((status, answer)) => panic!("{status} {answer}"),
+            }
+        }
     }
 
     /// Kills the program with SIGKILL, and starts it again.
@@ -63,15 +69,18 @@ impl Market {
 
     async fn is_delivered(&self, order: i64) -> bool {
         let path = format!("/orders/{order}");
-        let (status, order) = self.program.call(&self.client, "GET", &path, None, &Value::Null).await.unwrap();
-        status == 200 && order["status"] == "DELIVERED"
+        let answer = self.program.call(&self.client, "GET", &path, None, &Value::Null).await;
+        matches!(answer, Ok((200, order)) if order["status"] == "DELIVERED")
     }
 
-    /// Ends the lease of the node that was killed, and every pause.
+    /// Ends the lease of the node that was killed, and every pause. Locks one table at a time, so that it blocks no node for long.
     async fn lease_ends(&self) {
-        let end = "UPDATE purchase_calls SET due_at = '-infinity', leased_until = '-infinity';
-            UPDATE supplier_calls SET next_at = '-infinity', open_until = '-infinity', failures = 0";
-        sqlx::raw_sql(end).execute(&self.pool).await.unwrap();
+        for end in [
+            "UPDATE purchase_calls SET due_at = '-infinity', leased_until = '-infinity'",
+            "UPDATE supplier_calls SET next_at = '-infinity', open_until = '-infinity', failures = 0",
+        ] {
+            sqlx::query(end).execute(&self.pool).await.unwrap();
+        }
     }
 
     /// Checks that each of these orders got vouchers of its own, that the supplier sold no other ones, and that the log is sound.
@@ -100,7 +109,7 @@ async fn killing_the_program_during_purchases_buys_nothing_twice() {
         market.simulator.fail(fault.as_slice());
         let asked = market.simulator.requests().len();
         let quantity = 1 + round % 3;
-        let order = market.order(quantity).await;
+        let order = market.order(&format!("round {round}"), quantity).await;
         until("the supplier is asked for the vouchers", async || market.simulator.requests().len() > asked).await;
         market.kill().await;
         until("the order is delivered", async || {
@@ -118,7 +127,7 @@ async fn a_notice_to_a_restarted_node_brings_vouchers_that_were_bought_before() 
     let database = postgres::database().await;
     let mut market = Market::open(&database.url).await;
     market.simulator.fail(&[Fault::Pending]);
-    let order = market.order(2).await;
+    let order = market.order("pending", 2).await;
     let accepted = "SELECT EXISTS (SELECT FROM purchases p JOIN purchase_calls c ON c.purchase_id = p.id
         WHERE p.status = 'PENDING' AND c.leased_until = '-infinity')";
     until_true("the supplier has accepted the order, and the next poll is far away", &market.pool, accepted).await;
