@@ -82,13 +82,24 @@ fn delivered(recorded: &Recorded) -> Option<&[String]> {
     }
 }
 
+/// One of the movements of [`Moved`].
+type Movement = fn(&mut Moved) -> &mut Lot;
+
+/// Returns the vouchers that an event of a product names, and the movement of the product's stock to which they belong.
+fn named(event: &ProductEvent) -> Option<(&[String], Movement)> {
+    match event {
+        ProductEvent::VouchersVoided(e) => Some((&e.vouchers, |moved| &mut moved.voided)),
+        ProductEvent::VouchersExpired(e) => Some((&e.vouchers, |moved| &mut moved.expired)),
+        ProductEvent::VouchersTransferredOut(e) => Some((&e.vouchers, |moved| &mut moved.transferred_out)),
+        ProductEvent::VouchersTransferredIn(e) => Some((&e.vouchers, |moved| &mut moved.transferred_in)),
+        _ => None,
+    }
+}
+
 /// Returns the vouchers that an event takes out of the stock of a product, or brings there from another one.
 fn moving(recorded: &Recorded) -> &[String] {
     match &recorded.event {
-        Event::Product(ProductEvent::VouchersVoided(e)) => &e.vouchers,
-        Event::Product(ProductEvent::VouchersExpired(e)) => &e.vouchers,
-        Event::Product(ProductEvent::VouchersTransferredOut(e)) => &e.vouchers,
-        Event::Product(ProductEvent::VouchersTransferredIn(e)) => &e.vouchers,
+        Event::Product(event) => named(event).map(|(vouchers, _)| vouchers).unwrap_or_default(),
         _ => delivered(recorded).unwrap_or_default(),
     }
 }
@@ -122,37 +133,21 @@ impl Folded {
     pub fn step(&mut self, recorded: &Recorded, orders: &HashMap<OrderId, Order>) {
         let day = recorded.moment.recorded_at.date_naive();
         if let Event::Product(event) = &recorded.event {
-            let product = ProductId(recorded.stream_id);
-            match event {
-                ProductEvent::VoucherStockLoaded(e) => {
-                    let vouchers = i64::from(e.accepted);
-                    let lot = match e.cost {
-                        Some(cost) => Lot { vouchers, unpriced: 0, cost: cost.decimal() * Decimal::from(vouchers) },
-                        None => Lot { vouchers, unpriced: vouchers, cost: Decimal::ZERO },
-                    };
-                    self.days.entry((day, product)).or_default().loaded.add(&lot, 1);
-                    if let Some((references, cost)) = priced(recorded) {
-                        self.priced.extend(references.iter().map(|reference| (reference.clone(), cost)));
-                        self.costs.extend(references.iter().map(|reference| (reference.clone(), cost)));
-                    }
+            let moved = (day, ProductId(recorded.stream_id));
+            if let ProductEvent::VoucherStockLoaded(e) = event {
+                let vouchers = i64::from(e.accepted);
+                let lot = match e.cost {
+                    Some(cost) => Lot { vouchers, unpriced: 0, cost: cost.decimal() * Decimal::from(vouchers) },
+                    None => Lot { vouchers, unpriced: vouchers, cost: Decimal::ZERO },
+                };
+                self.days.entry(moved).or_default().loaded.add(&lot, 1);
+                if let Some((references, cost)) = priced(recorded) {
+                    self.priced.extend(references.iter().map(|reference| (reference.clone(), cost)));
+                    self.costs.extend(references.iter().map(|reference| (reference.clone(), cost)));
                 }
-                ProductEvent::VouchersVoided(e) => {
-                    let lot = self.lot(&e.vouchers);
-                    self.days.entry((day, product)).or_default().voided.add(&lot, 1);
-                }
-                ProductEvent::VouchersExpired(e) => {
-                    let lot = self.lot(&e.vouchers);
-                    self.days.entry((day, product)).or_default().expired.add(&lot, 1);
-                }
-                ProductEvent::VouchersTransferredOut(e) => {
-                    let lot = self.lot(&e.vouchers);
-                    self.days.entry((day, product)).or_default().transferred_out.add(&lot, 1);
-                }
-                ProductEvent::VouchersTransferredIn(e) => {
-                    let lot = self.lot(&e.vouchers);
-                    self.days.entry((day, product)).or_default().transferred_in.add(&lot, 1);
-                }
-                _ => {}
+            } else if let Some((vouchers, movement)) = named(event) {
+                let lot = self.lot(vouchers);
+                movement(self.days.entry(moved).or_default()).add(&lot, 1);
             }
         } else if let Some((vouchers, order)) = delivered(recorded).zip(orders.get(&OrderId(recorded.stream_id))) {
             let lot = self.lot(vouchers);

@@ -146,11 +146,13 @@ pub async fn known(
         }
     }
     let found: Vec<(ProductId, Vec<u8>)> = sqlx::query_as(
-        "WITH RECURSIVE holders (product_id, holder_id) AS (
+        // The transfers are found by their type: a product that is bought for each order has an event for each load.
+        "WITH RECURSIVE transfers AS MATERIALIZED (
+            SELECT stream_id, data FROM events WHERE shard_id = $1 AND type = 'VouchersTransferredOut'),
+         holders (product_id, holder_id) AS (
             SELECT DISTINCT id, id FROM unnest($2::bigint[]) AS p (id)
             UNION
-            SELECT h.product_id, (e.data->>'to_product_id')::bigint FROM holders h JOIN events e ON e.shard_id = $1
-                AND e.stream_type = 'product' AND e.stream_id = h.holder_id AND e.type = 'VouchersTransferredOut')
+            SELECT h.product_id, (t.data->>'to_product_id')::bigint FROM holders h JOIN transfers t ON t.stream_id = h.holder_id)
          SELECT new.product_id, new.fingerprint FROM unnest($2::bigint[], $3::bytea[]) AS new (product_id, fingerprint)
          WHERE EXISTS (SELECT FROM holders h JOIN vault.vouchers v
             ON v.shard_id = $1 AND v.product_id = h.holder_id AND v.fingerprint = new.fingerprint WHERE h.product_id = new.product_id)",

@@ -20,6 +20,11 @@ use crate::secrets::seal::Secret;
 /// Maximum number of vouchers in a request, so that its transaction does not delay others.
 const MAX_VOUCHERS: usize = 1_000;
 
+/// Reads the reference numbers that each of the requests has.
+fn references(fields: &mut Fields<'_>) -> Vec<String> {
+    fields.required("vouchers", list(1..=MAX_VOUCHERS, || line(1..=100)))
+}
+
 /// Vouchers to withdraw from the stock.
 #[derive(Object)]
 struct VoidVouchers {
@@ -33,10 +38,7 @@ struct VoidVouchers {
 
 impl FromFields for VoidVouchers {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            vouchers: fields.required("vouchers", list(1..=MAX_VOUCHERS, || line(1..=100))),
-            reason: fields.required("reason", text(1..=500)),
-        }
+        Self { vouchers: references(fields), reason: fields.required("reason", text(1..=500)) }
     }
 }
 
@@ -79,10 +81,7 @@ struct SetVoucherExpiry {
 
 impl FromFields for SetVoucherExpiry {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self {
-            vouchers: fields.required("vouchers", list(1..=MAX_VOUCHERS, || line(1..=100))),
-            expires_on: fields.required("expires_on", date),
-        }
+        Self { vouchers: references(fields), expires_on: fields.required("expires_on", date) }
     }
 }
 
@@ -113,7 +112,7 @@ struct TransferVouchers {
 impl FromFields for TransferVouchers {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
         Self {
-            vouchers: fields.required("vouchers", list(1..=MAX_VOUCHERS, || line(1..=100))),
+            vouchers: references(fields),
             to_product_id: fields.required("to_product_id", integer(1..=i64::MAX)),
             reason: fields.required("reason", text(1..=500)),
         }
