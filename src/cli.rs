@@ -17,6 +17,7 @@ mod listen;
 mod log;
 mod logging;
 mod login;
+mod lost;
 mod manual;
 mod offline;
 mod openapi;
@@ -148,15 +149,16 @@ enum Command {
 impl Command {
     /// Returns whether the command prints a list, which CSV can hold.
     fn prints_lists(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Command::Events(args) => args.is_comparison(),
             Command::Admin(_)
-                | Command::Replay(_)
-                | Command::Log(_)
-                | Command::Keys(_)
-                | Command::Profiles(_)
-                | Command::Reconcile(_)
-        )
+            | Command::Replay(_)
+            | Command::Log(_)
+            | Command::Keys(_)
+            | Command::Profiles(_)
+            | Command::Reconcile(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -202,7 +204,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Logout(args) => login::logout(&args, &output),
         Command::Profiles(args) => login::profiles(&args, &output),
         Command::Admin(args) => admin::run(args, &output).await,
-        Command::Events(args) => events::run(args, &output).await,
+        Command::Events(args) if args.is_comparison() => return Ok(compared(events::run(args, &output).await)),
+        Command::Events(args) => return events::run(args, &output).await,
         Command::Log(args) => log::run(args, &output).await,
         Command::Receipt(args) => receipt::run(args, &output).await,
         Command::Replay(args) => replay::run(args, &output).await,

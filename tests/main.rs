@@ -5,6 +5,7 @@
 mod api;
 mod architecture;
 mod audit;
+mod backup;
 mod cli;
 mod contract;
 mod delivery;

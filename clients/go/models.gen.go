@@ -531,6 +531,9 @@ type EventPage struct {
 	// Whether the log goes on after the cursor. If it does, request the next part at once, even if `events` is
 	// empty.
 	HasMore bool `json:"has_more"`
+	// Sequence of each event in `events`, in the same order. Order events by it: it grows with every event of the
+	// account, and is not consecutive. The header `X-Event-Sequence` of a webhook has the same value.
+	Sequences []int64 `json:"sequences"`
 }
 
 // FundOwnWallet: Test money to add to a wallet.
@@ -823,6 +826,8 @@ type OrderItem struct {
 type OrderStatistics struct {
 	// The days, oldest first, up to today. Days without orders are included.
 	Days []OrderDay `json:"days"`
+	// All orders of the account by their present status. Each status is listed.
+	Statuses []OrdersInStatus `json:"statuses"`
 }
 
 // OrderStatus: Status of an order. `DELIVERED` and `CANCELLED` are final.
@@ -879,6 +884,20 @@ type OrderTimelineEntry struct {
 	RequestID string `json:"request_id"`
 	// A movement of money into or out of a wallet.
 	Transaction *Transaction `json:"transaction"`
+}
+
+// OrdersInStatus: Number of orders in a status.
+type OrdersInStatus struct {
+	// Number of the account's orders that are in this status now, whenever they were placed.
+	Orders int64 `json:"orders"`
+	// Status of an order. `DELIVERED` and `CANCELLED` are final.
+	//
+	// - `PENDING`: placed and paid.
+	// - `DELAYED`: waiting for stock; no unit is delivered yet.
+	// - `PARTIALLY_DELIVERED`: some units are delivered, the others wait for stock.
+	// - `DELIVERED`: all units are delivered.
+	// - `CANCELLED`: cancelled by the client or an operator. Undelivered units are refunded.
+	Status OrderStatus `json:"status"`
 }
 
 // Payout: A payment from a wallet to a beneficiary.
@@ -1065,6 +1084,9 @@ type ReplayEvents struct {
 	Since time.Time `json:"since"`
 	// Whether to count the events only, without starting a replay. Default: false.
 	DryRun *bool `json:"dry_run,omitempty"`
+	// Only events at or after this position of the log. To go on with a dry run that is not complete, give its
+	// `next_position` here. Default: no limit.
+	FromPosition *int64 `json:"from_position,omitempty"`
 	// Part of the events that never reached the webhook.
 	//
 	// - `failed`: events that were sent to the webhook, and failed.
@@ -1078,8 +1100,12 @@ type ReplayRequested struct {
 	Found *int64 `json:"found"`
 	// Whether the dry run has counted all events. If not, there may be more. Null unless this was a dry run.
 	IsComplete *bool `json:"is_complete"`
+	// Position of the log at which the next dry run continues the count. Null if the count is complete.
+	NextPosition *int64 `json:"next_position"`
 	// A replay of events to a webhook, and the outcome of its deliveries.
 	Replay *WebhookReplay `json:"replay"`
+	// Position of the log at which the count will be complete. Null unless this was a dry run.
+	UntilPosition *int64 `json:"until_position"`
 }
 
 // ReplayStatus: Status of a replay.

@@ -173,9 +173,9 @@ func (c *Client) RetryDelivery(ctx context.Context, id int64, options ...CallOpt
 // ListEvents: List events.
 //
 // Returns the account's events in the order in which they happened, oldest first, with the same envelopes as
-// webhooks. No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with
-// the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept as long
-// as the ledger exists.
+// webhooks. No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest`
+// to skip the past. Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the
+// service. Events are kept as long as the ledger exists.
 //
 // With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an
 // empty list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
@@ -187,6 +187,9 @@ func (c *Client) ListEvents(ctx context.Context, query ListEventsQuery, options 
 type ListEventsQuery struct {
 	// Only events after this cursor. `latest` means the events from now on. Default: all events.
 	After string
+	// Only events recorded at or after this time. If there is none yet, the events from now on. Cannot be combined
+	// with `after`.
+	Since time.Time
 	// Seconds to wait for an event if there is none yet, 0 to 30. Default: 0.
 	Wait int64
 	// Only events of these types, separated by commas, such as `order.delivered,order.cancelled`.
@@ -198,6 +201,7 @@ type ListEventsQuery struct {
 func (q ListEventsQuery) values() url.Values {
 	values := url.Values{}
 	setValue(values, "after", q.After)
+	setValue(values, "since", q.Since)
 	setValue(values, "wait", q.Wait)
 	setValue(values, "types", q.Types)
 	setValue(values, "limit", q.Limit)
@@ -214,7 +218,8 @@ func (c *Client) CancelOrder(ctx context.Context, id int64, body *CancelOrder, o
 
 // CountOrders: Count orders by day.
 //
-// Returns the number of orders and the spend of each day (UTC), up to today.
+// Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in
+// each status.
 func (c *Client) CountOrders(ctx context.Context, query CountOrdersQuery, options ...CallOption) (*OrderStatistics, error) {
 	return callData[OrderStatistics](ctx, c, call{method: http.MethodGet, path: "/api/v1/orders/stats", query: query.values()}, options)
 }
@@ -990,7 +995,8 @@ func (c *Client) RegisterWebhook(ctx context.Context, body RegisterWebhook, opti
 // to their types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same
 // `event_id` and the same bytes as before. A webhook can have one running replay at a time.
 //
-// With `dry_run`, the events are only counted, and the status is 200.
+// With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000
+// positions of the log. To count a longer range, start the next dry run at `next_position` of the previous one.
 func (c *Client) ReplayEvents(ctx context.Context, id int64, body ReplayEvents, options ...CallOption) (*ReplayRequested, error) {
 	return callData[ReplayRequested](ctx, c, call{method: http.MethodPost, path: expand("/api/v1/webhooks/{id}/replays", "id", id), body: body, keyed: true}, options)
 }

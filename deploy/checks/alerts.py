@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import urllib.parse
 
 import yaml
 
@@ -98,18 +99,30 @@ def configuration():
         run(promtool, "check", "config", where / "prometheus.yml")
 
 
+def board():
+    return json.loads((DEPLOY / "dashboard.json").read_text())
+
+
+def queries():
+    """Returns the queries of the dashboard, with the interval that Grafana fills in."""
+    targets = [target for panel in board()["panels"] for target in panel.get("targets", [])]
+    return [target["expr"].replace("$__rate_interval", "1m") for target in targets]
+
+
 def dashboard():
     """The dashboard finds the data source that compose.yaml provisions, by its type."""
-    board = json.loads((DEPLOY / "dashboard.json").read_text())
-    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+    found = board()
+    variables = {variable["name"]: variable for variable in found["templating"]["list"]}
     sources = yaml.safe_load((DEPLOY / "compose/grafana/datasource.yml").read_text())["datasources"]
     expect(variables["source"]["type"] == "datasource", "the dashboard has no variable for its data source")
     expect(variables["source"]["query"] in [source["type"] for source in sources], "no data source has the dashboard's type")
-    uids = {panel["datasource"]["uid"] for panel in board["panels"] if "datasource" in panel}
+    uids = {panel["datasource"]["uid"] for panel in found["panels"] if "datasource" in panel}
     expect(uids == {"${source}"}, f"panels use the data sources {uids}")
-    mounts = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["grafana"]["volumes"]
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    hosts = {urllib.parse.urlsplit(source["url"]).hostname for source in sources}
+    expect(hosts <= set(services), f"data sources are at {hosts}, of which compose.yaml has not all")
     folder = yaml.safe_load((DEPLOY / "compose/grafana/dashboards.yml").read_text())["providers"][0]["options"]["path"]
-    expect(any(f":{folder}/dashboard.json:" in mount for mount in mounts), "the dashboard is not where Grafana looks for it")
+    expect(any(f":{folder}/dashboard.json:" in mount for mount in services["grafana"]["volumes"]), "the dashboard is not where Grafana looks for it")
 
 
 def checks(_program, report):

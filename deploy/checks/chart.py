@@ -17,7 +17,8 @@ import yaml
 
 import compose
 import image
-from support import DEPLOY, REPOSITORY, Failed, delivered_order, directory, expect, need, request, run
+import orders
+from support import DEPLOY, REPOSITORY, Failed, directory, expect, need, request, run
 
 CHART = DEPLOY / "chart"
 VALUES = {name: CHART / "ci" / f"{name}-values.yaml" for name in ("kubernetes", "everything")}
@@ -253,11 +254,12 @@ def accepted(program):
 
 
 def container(buildah, where, template, secrets, sockets):
-    """A pod of the chart, with its settings and volumes as the kubelet makes them: root's, and open to the pod's group."""
+    """A pod of the chart, with its settings and volumes as the kubelet makes them: root's, and open to the pod's group. It
+    also has the receiver of webhooks."""
     spec, group = template["spec"], template["spec"]["securityContext"]["fsGroup"]
     described, settings = spec["containers"][0], environment(template, secrets)
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    mounted = {"/var/run/postgresql": sockets}
+    mounted = {"/var/run/postgresql": sockets, orders.MOUNTED: where / "receiver"}
     for mount in described["volumeMounts"]:
         folder = where / template["metadata"]["labels"]["app.kubernetes.io/component"] / mount["name"]
         folder.mkdir(parents=True)
@@ -269,7 +271,7 @@ def container(buildah, where, template, secrets, sockets):
         shutil.chown(folder, 0, group)
         folder.chmod(0o2775)
         mounted[mount["mountPath"]] = folder
-    return image.Container(buildah, where, mounted, compose.own_addresses(settings))
+    return image.Container(buildah, where, mounted, compose.own_addresses(settings) | orders.SETTINGS)
 
 
 def probe(template, operators):
@@ -283,12 +285,13 @@ def probe(template, operators):
 
 
 def play(buildah, where):
-    """From empty volumes to a delivered and verified order, with the pods of deploy/kubernetes."""
+    """From empty volumes to the verified webhook of an order, with the pods of deploy/kubernetes."""
     here = where / "chart"
     volumes = {name: here / name for name in ("keys", "migration", "passwords", "database", "socket")}
     for path in volumes.values():
         path.mkdir(parents=True)
     compose.set_up(volumes, "0")
+    orders.prepare_receiver(here / "receiver")
     secrets = {key: (volumes["keys"] / key).read_text() for key in image.KEYS}
     for key, file in (("service-url", "keys/service.toml"), ("owner-url", "migration/owner.toml")):
         secrets[key] = tomllib.loads((here / file).read_text())["database_url"]
@@ -303,7 +306,7 @@ def play(buildah, where):
         with api.start(*arguments["api"]) as (address, operators), worker.start(*arguments["worker"]) as (_, workers):
             probe(templates["api"], operators)
             probe(templates["worker"], workers)
-            delivered_order(address, operators, secrets["operator.token"])
+            orders.delivered_order(address, operators, secrets["operator.token"], here / "receiver")
             make(templates["verification"]).run(*arguments["verification"])
 
 

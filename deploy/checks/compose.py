@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import pathlib
-import pwd
 import signal
 import subprocess
 
@@ -12,11 +11,9 @@ import compose_spec
 import yaml
 
 import image
-from support import DEPLOY, Failed, Skipped, delivered_order, expect, free_port, run, stopped_at_the_end, wait_for
-
-# Runs Postgres, which refuses to run as root.
-NOBODY = pwd.getpwnam("nobody")
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
+import orders
+import prometheus
+from support import AS_NOBODY, DEPLOY, NOBODY, Failed, Skipped, expect, free_port, run, stopped_at_the_end, wait_for
 
 
 def load(name="compose.yaml"):
@@ -109,16 +106,17 @@ def own_addresses(settings):
 
 
 def container(buildah, where, name, service, volumes):
-    """A service of our image, with its settings and volumes."""
+    """A service of our image, with its settings and volumes, and the receiver of webhooks."""
     here = where / name
     here.mkdir()
-    settings = own_addresses(service["environment"])
-    mounted = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
-    return image.Container(buildah, here, {path: volumes[source] for path, source in mounted.items()}, settings)
+    settings = own_addresses(service["environment"]) | orders.SETTINGS
+    mounted = {path: volumes[source] for source, path in (volume.split(":")[:2] for volume in service["volumes"])}
+    return image.Container(buildah, here, mounted | {orders.MOUNTED: where / "receiver"}, settings)
 
 
-def play(buildah, where):
-    """From empty volumes to a delivered order, through the services setup, postgres, migrate, api and worker."""
+def play(buildah, where, report):
+    """From empty volumes to the verified webhook of an order, through the services setup, postgres, migrate, api and worker.
+    Prometheus then scrapes the nodes."""
     described = load()
     services, volumes = described["services"], {name: where / "volumes" / name for name in described["volumes"]}
     for path in volumes.values():
@@ -126,14 +124,18 @@ def play(buildah, where):
     ledger = buildah.config("rewards-ledger")["User"].split(":")[0]
     os.chown(volumes["state"], int(ledger), int(ledger))
     set_up(volumes, ledger)
+    orders.prepare_receiver(where / "receiver")
     make = functools.partial(container, buildah, where)
     with database(services["postgres"], volumes):
         make("migrate", services["migrate"], volumes).run(*services["migrate"]["command"])
         api, worker = (make(name, services[name], volumes) for name in ("api", "worker"))
-        with api.start("serve") as (address, operators), worker.start("serve"):
+        with api.start("serve") as (address, operators), worker.start("serve") as (_, workers):
             expect(api.is_healthy() and worker.is_healthy(), "the health check fails on a node that serves")
-            delivered_order(address, operators, (volumes["keys"] / "operator.token").read_text())
+            token = (volumes["keys"] / "operator.token").read_text()
+            orders.delivered_order(address, operators, token, where / "receiver")
             api.run("verify")
+            sentence, nodes = "Prometheus scrapes the nodes, and has the rules", {"api": operators, "worker": workers}
+            report(sentence, prometheus.play, services, nodes, where / "prometheus")
         expect(not api.is_healthy(), "the health check passes on a node that has stopped")
 
 

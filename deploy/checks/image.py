@@ -199,8 +199,9 @@ def checks(program, report):
             build(buildah, program, packages, where)
             report("the image runs as a user that is not root, and checks its health", configured, buildah)
             report("the image is smaller than 100 MB", size, buildah, program)
-            report("the services of compose.yaml deliver an order, on a read-only tree", compose.play, buildah, where)
-            sentence = "the pods of deploy/kubernetes deliver an order, with key files as the kubelet mounts them"
+            sentence = "the services of compose.yaml deliver an order and its webhook, on a read-only tree"
+            report(sentence, compose.play, buildah, where, report)
+            sentence = "the pods of deploy/kubernetes deliver an order and its webhook, with key files as the kubelet mounts them"
             report(sentence, chart.play, buildah, where)
         finally:
             buildah("umount", "--all")

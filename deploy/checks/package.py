@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 
+import orders
 from support import DEPLOY, REPOSITORY, Failed, Skipped, directory, expect, need, need_mounts, run
 
 # What runs on the booted system. Each line that it prints is a fact that a check reads.
@@ -31,8 +32,9 @@ fact postgres "$(ps -o user:32= -C postgres | sort -u | tr -d '\n ')"
 fact seccomp "$(awk '/^Seccomp:/ {print $2}' "/proc/$(property MainPID)/status")"
 fact capabilities "$(awk '/^CapBnd:/ {print $2}' "/proc/$(property MainPID)/status")"
 fact data "$(stat -c '%U %a' /var/lib/rewards-ledger/)"
-PYTHONPATH=/ "$PYTHON" -c 'from support import *
-delivered_order("127.0.0.1:8080", "127.0.0.1:8081", open("/etc/rewards-ledger/operator.token").read().strip())'
+PYTHONPATH=/ "$PYTHON" -c 'import pathlib, orders
+token = pathlib.Path("/etc/rewards-ledger/operator.token").read_text().strip()
+orders.delivered_order("127.0.0.1:8080", "127.0.0.1:8081", token, pathlib.Path(orders.MOUNTED), orders.by_hand)'
 first=$(property MainPID)
 systemctl restart rewards-ledger.service
 ready 8081
@@ -48,6 +50,14 @@ UNITS = {
     "check.service": "[Unit]\nAfter=rewards-ledger.service\n[Service]\nType=oneshot\nExecStart=/bin/bash /check.sh\n"
     "StandardOutput=file:/said\nStandardError=file:/said\n",
 }
+FILES = (
+    "usr/bin/rewards-ledger",
+    "lib/systemd/system/rewards-ledger.service",
+    "usr/lib/sysusers.d/rewards-ledger.conf",
+    "usr/share/bash-completion/completions/rewards-ledger",
+    "usr/share/zsh/vendor-completions/_rewards-ledger",
+    "usr/share/fish/vendor_completions.d/rewards-ledger.fish",
+)
 KEYS = {"master.key": ("rand", "-base64", "32"), "log.key": ("rand", "-base64", "32"), "operator.token": ("rand", "-hex", "32")}
 
 
@@ -56,20 +66,21 @@ def version():
 
 
 def build(program, where):
-    """Builds the package around an already compiled program."""
+    """Builds the package around an already compiled program. Returns it with the names of its manual pages."""
     cargo_deb, _ = need("cargo-deb", "cargo")
     target = where / "target"
     (target / "release").mkdir(parents=True)
     (target / "release/rewards-ledger").symlink_to(program)
+    run(DEPLOY / "debian/generate", target / "release/rewards-ledger", target / "release/package")
     package = where / "rewards-ledger.deb"
     run(
         cargo_deb, "--no-build", "--strip", "--fast", "--offline", "--locked", "--output", package, cwd=REPOSITORY,
         env={**os.environ, "CARGO_TARGET_DIR": str(target)},
     )
-    return package
+    return package, sorted(page.name for page in (target / "release/package/man").iterdir())
 
 
-def contents(package):
+def contents(package, pages):
     dpkg = need("dpkg-deb")
     fields = dict(line.split(": ", 1) for line in run(dpkg, "--field", package).stdout.splitlines() if ": " in line)
     expect(fields["Version"].split("-")[0] == version(), f"the package has version {fields['Version']}")
@@ -77,7 +88,8 @@ def contents(package):
     expect(newest == fields["Version"], f"deploy/debian/changelog is about {newest}, not {fields['Version']}")
     expect("libc6" in fields["Depends"], f"the package depends on {fields['Depends']}")
     listed = run(dpkg, "--contents", package).stdout
-    for path in ("usr/bin/rewards-ledger", "lib/systemd/system/rewards-ledger.service", "usr/lib/sysusers.d/rewards-ledger.conf", *documents()):
+    expect("rewards-ledger-admin-account-create.1.gz" in pages, f"deploy/debian/generate has written only {pages}")
+    for path in (*FILES, *(f"usr/share/man/man1/{page}" for page in pages), *documents()):
         expect(f"/{path}\n" in listed, f"the package lacks {path}")
 
 
@@ -152,7 +164,11 @@ def boot(root):
         key.write_text(run(need("openssl"), *make).stdout)
         key.chmod(0o600)
     (root / "check.sh").write_text(f"PYTHON={os.path.realpath(sys.executable)}\n{SCRIPT}")
-    shutil.copy(DEPLOY / "checks/support.py", root)
+    orders.prepare_receiver(root / orders.MOUNTED.lstrip("/"))
+    with open(root / "etc/rewards-ledger/environment", "a", encoding="utf-8") as file:
+        file.writelines(f"{name}={value}\n" for name, value in orders.SETTINGS.items())
+    for module in ("orders.py", "support.py"):
+        shutil.copy(DEPLOY / "checks" / module, root)
     for name, unit in UNITS.items():
         (root / "etc/systemd/system" / name).write_text(unit)
     done = contained(root, "--boot", "systemd.unit=check.target", check=False)
@@ -184,11 +200,11 @@ def removed(root):
 
 def checks(program, report):
     with directory() as where:
-        package = build(program, where)
-        report("the Debian package has what it should", contents, package)
+        package, pages = build(program, where)
+        report("the Debian package has what it should", contents, package, pages)
         report("lintian finds no error in the Debian package", linted, package)
         with system(where) as root:
             if not report("the Debian package installs", install, package, root):
                 raise Skipped("the package is not installed")
-            report("the installed unit, hardened, delivers an order from an embedded Postgres", works, root)
+            report("the installed unit, hardened, delivers an order and its webhook from an embedded Postgres", works, root)
             report("a purge of the Debian package keeps keys and data", removed, root)

@@ -13,28 +13,13 @@ import time
 import types
 import urllib.parse
 
-from support import DEPLOY, Failed, directory, expect, free_port, need, operator, request, run, sandbox, wait_for
+from support import DEPLOY, Failed, certificate, directory, expect, free_port, need, operator, request, run, sandbox, wait_for
 
 PUBLIC_URL = "https://rewards.example.com"
 PASSWORD = "correct horse battery staple"
 # Proxies connect from 127.0.0.1, and the checks' clients from other addresses of this machine.
 CLIENT, STRANGER = "127.0.0.5", "127.0.0.6"
 NEAR_LIMIT, OVER_LIMIT = 1_000_000, 3_000_000
-
-
-def certificate(where):
-    """Creates a certificate authority, and a certificate of it for 127.0.0.1."""
-    openssl = need("openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    run(openssl, "req", "-x509", *key, "-keyout", where / "ca.key", "-out", where / "ca.pem", "-days", "2", "-subj", "/CN=checks")
-    request_file, names = where / "server.csr", where / "names"
-    run(openssl, "req", *key, "-keyout", where / "key.pem", "-out", request_file, "-subj", "/CN=127.0.0.1")
-    names.write_text("subjectAltName=IP:127.0.0.1\n")
-    issuer = ["-CA", where / "ca.pem", "-CAkey", where / "ca.key", "-CAcreateserial", "-days", "2", "-extfile", names]
-    run(openssl, "x509", "-req", "-in", request_file, *issuer, "-out", where / "fullchain.pem")
-    both = (where / "fullchain.pem").read_text() + (where / "key.pem").read_text()
-    (where / "fullchain-and-key.pem").write_text(both)
-    return ssl.create_default_context(cafile=where / "ca.pem")
 
 
 def adapted(sample, changes):

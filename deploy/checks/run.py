@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the checks of deploy/ and prints a line for each. See deploy/check, which prepares the tools."""
 
+import argparse
 import importlib
 import signal
 import sys
@@ -43,7 +44,12 @@ def end(number, _frame):
 def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    program, *chosen = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--strict", action="store_true")
+    parser.add_argument("program")
+    parser.add_argument("chosen", nargs="*")
+    arguments = parser.parse_args()
+    program, chosen = arguments.program, arguments.chosen
     unknown = [name for name in chosen if name not in MODULES]
     if unknown:
         raise SystemExit(f"no checks are named {', '.join(unknown)}; there are {', '.join(MODULES)}")
@@ -59,7 +65,7 @@ def main():
             report(f"{name}", raises, Failed("it has checked nothing"))
     counts = report.counts
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
-    sys.exit(1 if counts["failed"] else 0)
+    sys.exit(1 if counts["failed"] or (arguments.strict and counts["skipped"]) else 0)
 
 
 def raises(problem):

@@ -1,15 +1,16 @@
 """What the checks share: how they report, and how they start and stop real programs."""
 
 import contextlib
-import functools
 import http.client
 import json
 import os
 import pathlib
+import pwd
 import queue
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -21,6 +22,9 @@ START_SECONDS = 120
 # Longer than any command here takes on a busy machine.
 COMMAND_SECONDS = 900
 OPERATOR_TOKEN = "8f2c6d1be0a94c7f53d0e6b7a1c2948f"
+# Runs programs that refuse to run as root, or that their images do not run as root.
+NOBODY = pwd.getpwnam("nobody")
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
 
 
 class Failed(Exception):
@@ -79,6 +83,21 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+def certificate(where):
+    """Creates a certificate authority, and a certificate of it for 127.0.0.1."""
+    openssl = need("openssl")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    run(openssl, "req", "-x509", *key, "-keyout", where / "ca.key", "-out", where / "ca.pem", "-days", "2", "-subj", "/CN=checks")
+    request_file, names = where / "server.csr", where / "names"
+    run(openssl, "req", *key, "-keyout", where / "key.pem", "-out", request_file, "-subj", "/CN=127.0.0.1")
+    names.write_text("subjectAltName=IP:127.0.0.1\n")
+    issuer = ["-CA", where / "ca.pem", "-CAkey", where / "ca.key", "-CAcreateserial", "-days", "2", "-extfile", names]
+    run(openssl, "x509", "-req", "-in", request_file, *issuer, "-out", where / "fullchain.pem")
+    both = (where / "fullchain.pem").read_text() + (where / "key.pem").read_text()
+    (where / "fullchain-and-key.pem").write_text(both)
+    return ssl.create_default_context(cafile=where / "ca.pem")
 
 
 def wait_for(there, what, seconds=START_SECONDS):
@@ -170,27 +189,3 @@ def operator(address, method, path, body=None, token=OPERATOR_TOKEN):
         answer = request(connection, method, f"/admin/v1{path}", body, {"Authorization": f"Bearer {token}"})
     expect(answer.status < 300, f"{method} {path} returned {answer.status}: {answer.body.decode()}")
     return answer.json().get("data")
-
-
-def delivered_order(address, operators, token):
-    """Opens an account with money, a product with stock, and a key, and places an order that the worker delivers."""
-    post = functools.partial(operator, operators, "POST", token=token)
-    account = post("/accounts", {"name": "Acme"})["id"]
-    wallet = post(f"/accounts/{account}/wallets", {"currency": "EUR"})["id"]
-    post(f"/wallets/{wallet}/fund", {"amount": "100.00", "reference": "opening"})
-    product = {"name": "Card", "brand": "Acme", "country": "DE", "currency": "EUR", "max_quantity": 5}
-    product = post("/products", {**product, "denomination_type": "FIXED", "denominations": ["25.00"]})["id"]
-    stock = {"denomination": "25.00", "vouchers": [{"card_number": "card-1", "pin": "1234"}]}
-    post(f"/products/{product}/vouchers", stock)
-    issued = post(f"/accounts/{account}/credentials", {"name": "main"})
-    key = {"X-API-Key": issued["api_key"], "X-API-Secret": issued["api_secret"]}
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
-        body = {"product_id": product, "denomination": 25, "quantity": 1}
-        placed = request(connection, "POST", "/api/v1/orders", body, key)
-        expect(placed.status < 300, f"an order returned {placed.status}: {placed.body.decode()}")
-        order = placed.json()["data"]["id"]
-
-        def status():
-            return request(connection, "GET", f"/api/v1/orders/{order}", headers=key).json()["data"]["status"]
-
-        wait_for(lambda: status() == "DELIVERED", "the order's delivery", 60)

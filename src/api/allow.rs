@@ -1,15 +1,21 @@
 //! Methods of each path, for the `Allow` header that a 405 must carry (RFC 9110, 15.5.6), and the templates of the paths.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
 /// Suffix of a path template whose last parameter matches all remaining segments.
 const REST: &str = "/{place}";
 
-/// The paths of an OpenAPI document with their methods. Cheap to clone; read only to answer a 405, and to name a span.
+/// The paths of an OpenAPI document with their methods. Cheap to clone. They are read to answer a 405, and to name the route of a
+/// request in metrics and spans.
 #[derive(Debug, Clone, Default)]
-pub struct Methods(Arc<[(String, String)]>);
+pub struct Methods {
+    paths: Arc<[(String, String)]>,
+    /// Templates by the router's pattern, which are found once for each pattern.
+    templates: Arc<RwLock<HashMap<Arc<str>, Arc<str>>>>,
+}
 
 impl Methods {
     /// Collects paths and methods from the document's `paths`.
@@ -26,7 +32,7 @@ impl Methods {
             }
             Some((path.clone(), methods.join(", ")))
         };
-        Self(paths.filter_map(line).collect())
+        Self { paths: paths.filter_map(line).collect(), templates: Arc::default() }
     }
 
     /// Returns the methods of a path, such as `GET, HEAD, POST`, or `None` for an unknown path. Trailing slashes are
@@ -34,21 +40,30 @@ impl Methods {
     pub fn of(&self, path: &str) -> Option<String> {
         let path = path.trim_end_matches('/');
         // A literal segment takes precedence over a parameter, as in the router.
-        let mut found = self.0.iter().filter(|(template, _)| matches(template, path));
+        let mut found = self.paths.iter().filter(|(template, _)| matches(template, path));
         let best = found.clone().find(|(template, _)| template == path);
         best.or_else(|| found.next()).map(|(_, methods)| methods.clone())
     }
 
     /// Returns the template of a pattern of the router, which names the parameters of the API by numbers: `/orders/{id}` for
     /// `/orders/:param0`. A pattern that the document does not have keeps its names.
-    pub fn template(&self, pattern: &str) -> String {
+    pub fn template(&self, pattern: &Arc<str>) -> Arc<str> {
+        if let Some(template) = self.templates.read().unwrap_or_else(PoisonError::into_inner).get(pattern) {
+            return template.clone();
+        }
+        let template: Arc<str> = self.find_template(pattern).into();
+        self.templates.write().unwrap_or_else(PoisonError::into_inner).insert(pattern.clone(), template.clone());
+        template
+    }
+
+    fn find_template(&self, pattern: &str) -> String {
         let is_parameter = |template: &str, given: &str| template.starts_with('{') && given.starts_with(':');
         let is_same = |template: &str, given: &str| template == given || is_parameter(template, given);
         let is_of = |template: &str| {
             template.split('/').count() == pattern.split('/').count()
                 && template.split('/').zip(pattern.split('/')).all(|(template, given)| is_same(template, given))
         };
-        if let Some((template, _)) = self.0.iter().find(|(template, _)| is_of(template)) {
+        if let Some((template, _)) = self.paths.iter().find(|(template, _)| is_of(template)) {
             return template.clone();
         }
         let segment = |given: &str| given.strip_prefix(':').map_or_else(|| given.to_owned(), |name| format!("{{{name}}}"));
@@ -101,7 +116,9 @@ mod tests {
             ("/portal/orders/:order", "/portal/orders/{order}"),
             ("/orders/:param0/items", "/orders/{param0}/items"),
         ] {
-            assert_eq!(methods.template(pattern), template);
+            for _ in 0..2 {
+                assert_eq!(&*methods.template(&pattern.into()), template);
+            }
         }
     }
 }

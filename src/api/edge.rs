@@ -121,8 +121,10 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         if self.leaving.is_cancelled() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        let template = response.data::<PathPattern>().map(|pattern| self.methods.template(&pattern.0));
         if let Some(metrics) = &self.metrics {
-            metrics.answered(known, class, response.status().as_u16(), start.elapsed());
+            let path = template.clone().unwrap_or_default();
+            metrics.answered(known, class, path, response.status().as_u16(), start.elapsed());
         }
         if tracing::enabled!(target: "access", tracing::Level::INFO) {
             let caller =
@@ -132,7 +134,7 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
         if let Some(audited) = audited {
             audited.end(response.status());
         }
-        trace.end(known, class, &response, &self.methods);
+        trace.end(known, template.as_deref().unwrap_or(class), response.status());
         Ok(response)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use ledger_events::Position;
 use ledger_events::webhook::WebhookEventType;
 use poem_openapi::param::Query;
@@ -14,7 +15,7 @@ use super::page::Page;
 use super::principal::Caller;
 use super::reply::Reply;
 use super::scalars::JsonObject;
-use super::state::{ApiState, State, Tag};
+use super::state::{ApiState, State, Tag, time};
 use crate::access::Principal;
 use crate::ledger::feed::{self, FeedPage};
 use crate::ledger::reader;
@@ -30,6 +31,9 @@ const LATEST: &str = "latest";
 struct EventPage {
     /// Event envelopes: the same JSON, byte for byte, that webhooks receive. A test delivery is not among them.
     events: Vec<JsonObject>,
+    /// Sequence of each event in `events`, in the same order. Order events by it: it grows with every event of the account,
+    /// and is not consecutive. The header `X-Event-Sequence` of a webhook has the same value.
+    sequences: Vec<i64>,
     /// Cursor to send as `after` in the next request. Store it after you have processed the events. It never expires.
     cursor: String,
     /// Whether the log goes on after the cursor. If it does, request the next part at once, even if `events` is empty.
@@ -60,11 +64,19 @@ fn wait(seconds: Option<i64>) -> Result<Duration, ApiError> {
 }
 
 /// Returns the position after which the caller wants events.
-async fn position(state: &ApiState, caller: &Principal, after: Option<&str>) -> Result<Position, ApiError> {
-    match after {
-        None => Ok(0),
-        Some(LATEST) => Ok(reader::head(state.ledger.pool(), caller.shard_id).await?),
-        Some(cursor) => {
+async fn position(
+    state: &ApiState,
+    caller: &Principal,
+    after: Option<&str>,
+    since: Option<DateTime<Utc>>,
+) -> Result<Position, ApiError> {
+    let pool = state.ledger.pool();
+    match (after, since) {
+        (None, None) => Ok(0),
+        (None, Some(since)) => Ok(reader::position_at(pool, caller.shard_id, since).await? - 1),
+        (Some(_), Some(_)) => Err(ApiError::invalid("since", "must not be given together with `after`")),
+        (Some(LATEST), None) => Ok(reader::head(pool, caller.shard_id).await?),
+        (Some(cursor), None) => {
             let position = state.keyring.cursor_position(caller.shard_id, caller.account_id, cursor)?;
             let problem = "must be the cursor of an earlier response to this account, or `latest`";
             position.ok_or_else(|| ApiError::invalid("after", problem))
@@ -84,13 +96,13 @@ async fn next(
     let (pool, owner) = (state.ledger.pool(), (caller.shard_id, caller.account_id));
     let deadline = Instant::now() + wait;
     let mut page = feed::page_after(pool, owner, after, types, limit).await?;
-    if !page.envelopes.is_empty() || page.is_more || wait.is_zero() {
+    if !page.events.is_empty() || page.is_more || wait.is_zero() {
         return Ok(page);
     }
     let waiter = state.feed.wait(caller.shard_id, caller.account_id, page.reached);
     let mut waiter =
         waiter.map_err(|problem| ApiError::new(Code::Unavailable).message(format!("Not waiting: {problem}.")).retry_after(5))?;
-    while page.envelopes.is_empty() && !page.is_more && waiter.has_news_before(deadline).await {
+    while page.events.is_empty() && !page.is_more && waiter.has_news_before(deadline).await {
         page = feed::page_after(pool, owner, page.reached, types, limit).await?;
     }
     Ok(page)
@@ -103,8 +115,9 @@ impl Events {
     /// List events
     ///
     /// Returns the account's events in the order in which they happened, oldest first, with the same envelopes as webhooks.
-    /// No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with the `cursor` of
-    /// each response. A cursor survives restarts and upgrades of the service. Events are kept as long as the ledger exists.
+    /// No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest` to skip the past.
+    /// Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept
+    /// as long as the ledger exists.
     ///
     /// With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
     /// list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
@@ -116,6 +129,9 @@ impl Events {
         state: State<'_>,
         /// Only events after this cursor. `latest` means the events from now on. Default: all events.
         after: Query<Option<String>>,
+        /// Only events recorded at or after this time. If there is none yet, the events from now on. Cannot be combined with
+        /// `after`.
+        since: Query<Option<DateTime<Utc>>>,
         /// Seconds to wait for an event if there is none yet, 0 to 30. Default: 0.
         wait: Query<Option<i64>>,
         /// Only events of these types, separated by commas, such as `order.delivered,order.cancelled`.
@@ -126,11 +142,12 @@ impl Events {
         let caller = caller.0;
         let limit = usize::try_from(Page::of(None, limit.0, 20, 100)?.limit).unwrap_or(1);
         let (types, wait) = (self::types(types.0.as_deref())?, self::wait(wait.0)?);
-        let after = position(&state, &caller, after.0.as_deref()).await?;
+        let since = time("since", since.0)?;
+        let after = position(&state, &caller, after.0.as_deref(), since).await?;
         let page = next(&state, &caller, after, &types, limit, wait).await?;
         let cursor = state.keyring.cursor(caller.shard_id, caller.account_id, page.reached)?;
-        let events = page.envelopes.into_iter().map(JsonObject).collect();
-        Ok(Reply(EventPage { events, cursor, has_more: page.is_more }))
+        let (sequences, events) = page.events.into_iter().map(|event| (event.position, JsonObject(event.envelope))).unzip();
+        Ok(Reply(EventPage { events, sequences, cursor, has_more: page.is_more }))
     }
 }
 

@@ -12,6 +12,7 @@ use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use super::error::ApiError;
+use super::orders::OrderStatus;
 use super::principal::Caller;
 use super::reply::Reply;
 use super::scalars::Money;
@@ -48,9 +49,19 @@ struct OrderDay {
     spend: Vec<Spend>,
 }
 
+/// Number of orders in a status.
+#[derive(Object, Serialize)]
+struct OrdersInStatus {
+    status: OrderStatus,
+    /// Number of the account's orders that are in this status now, whenever they were placed.
+    orders: i64,
+}
+
 /// Orders and spend by day.
 #[derive(Object, Serialize)]
 struct OrderStatistics {
+    /// All orders of the account by their present status. Each status is listed.
+    statuses: Vec<OrdersInStatus>,
     /// The days, oldest first, up to today. Days without orders are included.
     days: Vec<OrderDay>,
 }
@@ -126,7 +137,7 @@ pub struct Statistics;
 impl Statistics {
     /// Count orders by day
     ///
-    /// Returns the number of orders and the spend of each day (UTC), up to today.
+    /// Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in each status.
     #[oai(path = "/orders/stats", method = "get", operation_id = "count_orders", tag = "Tag::Orders")]
     async fn orders(
         &self,
@@ -145,7 +156,9 @@ impl Statistics {
         let before = page_anchors::orders_before_each(&mut tx, shard, account, &begins).await?;
         let first = midnights.first().map_or(today, DateTime::date_naive);
         let moved = totals::spend(&mut tx, shard, account, first).await?;
+        let statuses = reader::orders_by_status(&mut tx, shard, account).await?;
         tx.commit().await?;
+        let statuses = statuses.into_iter().map(|(status, orders)| OrdersInStatus { status: status.into(), orders }).collect();
         let mut spend: BTreeMap<NaiveDate, Vec<Spend>> = BTreeMap::new();
         for moved in moved {
             let (spent, refunded) = (Money(moved.spent), Money(moved.refunded));
@@ -157,7 +170,7 @@ impl Statistics {
             spend: spend.remove(&midnight.date_naive()).unwrap_or_default(),
         };
         let days = midnights.iter().zip(before.windows(2)).map(day).collect();
-        Ok(Reply(OrderStatistics { days }))
+        Ok(Reply(OrderStatistics { statuses, days }))
     }
 
     /// Count a webhook's attempts by day

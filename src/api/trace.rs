@@ -1,9 +1,7 @@
 //! The span of a request.
 
-use poem::http::{HeaderMap, HeaderName};
-use poem::{PathPattern, Response};
+use poem::http::{HeaderMap, HeaderName, StatusCode};
 
-use super::allow::Methods;
 use crate::telemetry::Metrics;
 use crate::telemetry::traces::{OpenSpan, SpanKind, TraceParent};
 
@@ -29,15 +27,12 @@ impl RequestTrace {
         RequestTrace { place: span.as_ref().map(OpenSpan::place).or(parent), span }
     }
 
-    /// Ends the span. It is named by the template of its path, because a path has ids, and the query may have secrets.
-    pub fn end(self, method: &'static str, class: &'static str, response: &Response, methods: &Methods) {
+    /// Ends the span. It is named by its route, which is the template of its path: a path has ids, and the query may have secrets.
+    pub fn end(self, method: &'static str, route: &str, status: StatusCode) {
         let Some(mut span) = self.span else { return };
-        let pattern = response.data::<PathPattern>();
-        let route = pattern.map_or_else(|| class.to_owned(), |pattern| methods.template(&pattern.0));
-        let status = response.status();
         span.rename(format!("{method} {route}"));
         span.set("http.request.method", method);
-        span.set("http.route", route);
+        span.set("http.route", route.to_owned());
         span.set("http.response.status_code", i64::from(status.as_u16()));
         if status.is_server_error() {
             span.fail("the request failed");

@@ -1,5 +1,6 @@
 //! `events`: reads the log directly from the database.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -10,8 +11,8 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 
-use super::export;
 use super::output::{Output, shown, with_progress};
+use super::{STATUSES, export, lost};
 use crate::config::DatabaseSettings;
 use crate::ledger::reader::{self, Stored};
 use crate::ledger::{FIRST_SHARD, connect};
@@ -55,13 +56,24 @@ enum Events {
     Export(export::ExportArgs),
     /// Import an exported log into an empty, migrated database; needs the role that migrates
     Import(export::ImportArgs),
+    /// List the events of an export or of a copy of the tiles that the database has lost; fails if there are any
+    #[command(after_help = STATUSES)]
+    Lost(lost::LostArgs),
 }
 
-pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
+impl EventsArgs {
+    /// Returns whether the command compares the log with a copy. It then prints a list, and its exit status is that of a
+    /// comparison.
+    pub fn is_comparison(&self) -> bool {
+        matches!(self.what, Events::Lost(_))
+    }
+}
+
+pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
     let pool = match args.what {
-        // The primary may have no log yet.
-        Events::Import(_) => connect::pool(database.options()),
+        // The primary may have no log yet. A standby may lack events that are not lost.
+        Events::Import(_) | Events::Lost(_) => connect::pool(database.options()),
         _ => database.read_pool(connect::pool).await,
     };
     let done = match args.what {
@@ -72,10 +84,12 @@ pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<()> {
                 // Return, so that an embedded server that this command started shuts down cleanly.
                 _ = tokio::signal::ctrl_c() => Ok(()),
             }
+            .map(|()| ExitCode::SUCCESS)
         }
-        Events::Show { position } => show(&pool, args.shard, position, output).await,
-        Events::Export(export) => export::export(&pool, args.shard, &export, output).await,
-        Events::Import(import) => export::import(database.migrating(), &import, output).await,
+        Events::Show { position } => show(&pool, args.shard, position, output).await.map(|()| ExitCode::SUCCESS),
+        Events::Export(export) => export::export(&pool, args.shard, &export, output).await.map(|()| ExitCode::SUCCESS),
+        Events::Import(import) => export::import(database.migrating(), &import, output).await.map(|()| ExitCode::SUCCESS),
+        Events::Lost(lost) => lost::run(&pool, args.shard, &lost, output).await,
     };
     pool.close().await;
     database.close().await?;

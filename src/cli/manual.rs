@@ -1,5 +1,5 @@
 //! `completions` and `man`: the completion scripts of shells, and the manual pages. Both are made from the definitions of the
-//! commands. The Debian package installs neither.
+//! commands. The Debian package installs both.
 
 use std::path::PathBuf;
 

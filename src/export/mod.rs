@@ -5,6 +5,7 @@
 pub mod file;
 pub mod import;
 pub mod line;
+pub mod lost;
 pub mod manifest;
 pub mod offline;
 pub mod read;

@@ -1,5 +1,6 @@
 //! Error envelope for input that the HTTP library refuses before there is a request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::HEAD_LIMIT;
@@ -27,7 +28,7 @@ pub fn replace(head: &[u8], line: usize, metrics: &Metrics) -> Option<Vec<u8>> {
     // The response's other headers, such as Date, stay.
     let fields = lines.filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
     let fields: String = fields.map(|line| format!("{line}\r\n")).collect();
-    metrics.answered("other", "other", status.as_u16(), Duration::ZERO);
+    metrics.answered("other", "other", Arc::default(), status.as_u16(), Duration::ZERO);
     tracing::info!(target: "access", status = status.as_u16(), request_id = id.as_str(), "refused a malformed request");
     let length = body.len();
     Some(

@@ -24,18 +24,27 @@ const MAX_SEGMENTS: Position = 512;
 /// Largest number of queries for one page. They cover several million positions, which bounds the time for a page.
 const MAX_QUERIES: usize = 8;
 
+/// An event of an account's feed.
+#[derive(Debug)]
+pub struct FeedEvent {
+    /// Position in the log, which `X-Event-Sequence` carries in a delivery of the event.
+    pub position: Position,
+    /// Bytes of the envelope.
+    pub envelope: String,
+}
+
 /// Part of an account's feed.
 #[derive(Debug, Default)]
 pub struct FeedPage {
-    /// Bytes of the envelopes, oldest first.
-    pub envelopes: Vec<String>,
+    /// Events, oldest first.
+    pub events: Vec<FeedEvent>,
     /// Position up to which the page covers the log.
     pub reached: Position,
     /// Whether the log goes on after that position.
     pub is_more: bool,
 }
 
-/// Reads the next envelopes of an account after a position, at most `limit`. A page may be short, or empty, although the log
+/// Reads the next events of an account after a position, at most `limit`. A page may be short, or empty, although the log
 /// goes on: the account may have no event in a long stretch of it.
 pub async fn page_after(
     pool: &PgPool,
@@ -60,8 +69,9 @@ async fn page_once(
     let purged: Vec<Uuid> = found.iter().filter(|event| event.payload.is_none()).map(|event| event.event_id).collect();
     let past = reader::past(&mut tx, shard, &purged).await?;
     tx.commit().await?;
-    let envelopes = found.into_iter().map(|event| envelope(event, &past)).collect::<Result<_, _>>()?;
-    Ok(FeedPage { envelopes, reached, is_more: reached < head })
+    let complete = |event: Announced| Ok(FeedEvent { position: event.position, envelope: envelope(event, &past)? });
+    let events = found.into_iter().map(complete).collect::<Result<_, ReadError>>()?;
+    Ok(FeedPage { events, reached, is_more: reached < head })
 }
 
 /// Finds the account's next events in a range of the log. Returns them with the position up to which it has looked.

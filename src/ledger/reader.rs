@@ -27,7 +27,7 @@ mod traces;
 
 pub use account::money_positions;
 pub use announced::{Announced, SEGMENT, announced, announced_to};
-pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, readable_order_moves};
+pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, orders_by_status, readable_order_moves};
 pub use money::{balance_events, money_events, movements, stock_events, wallet_events, wallets_before, wallets_between};
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, fold_stock, orders_before, past, payouts_before};

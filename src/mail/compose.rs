@@ -85,7 +85,7 @@ pub fn compose(mail: &Mail, to: &Secret, site: &Site) -> Message {
                 "The webhook “{}” of your account at {name} was switched off.\n\
                  Every delivery since {} UTC has failed.\n\n\
                  It receives no events until you switch it on. Repair the endpoint first:\n{url}{WEBHOOKS_PATH}/{webhook_id}\n\n\
-                 That page also delivers the missed events of orders again.\n",
+                 That page also delivers the missed events again.\n",
                 one_line(webhook),
                 failing_since.format("%Y-%m-%d %H:%M"),
             ),

@@ -1,19 +1,23 @@
 //! Labels of the metrics.
 
+use std::sync::Arc;
+
 use prometheus_client::encoding::EncodeLabelSet;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct RequestLabels {
-    pub method: String,
-    /// Class of the route, never a raw path.
-    pub route: &'static str,
+    #[prometheus(flatten)]
+    pub route: RouteLabels,
     pub status: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct RouteLabels {
-    /// Class of the route, as in [`RequestLabels`].
+    pub method: &'static str,
+    /// Class of the route.
     pub route: &'static str,
+    /// Template of the route's path, such as `/api/v1/orders/{id}`, and never a raw path. Empty if no route took the request.
+    pub path: Arc<str>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -278,9 +278,11 @@ impl Metrics {
         &self.0.heartbeats
     }
 
-    pub fn answered(&self, method: &str, route: &'static str, status: u16, took: Duration) {
-        self.0.requests.get_or_create(&RequestLabels { method: method.to_owned(), route, status }).inc();
-        self.0.request_seconds.get_or_create(&RouteLabels { route }).observe(took.as_secs_f64());
+    /// Counts an answered request. `path` is the template of the path of its route; empty if no route took it.
+    pub fn answered(&self, method: &'static str, route: &'static str, path: Arc<str>, status: u16, took: Duration) {
+        let route = RouteLabels { method, route, path };
+        self.0.request_seconds.get_or_create(&route).observe(took.as_secs_f64());
+        self.0.requests.get_or_create(&RequestLabels { route, status }).inc();
         self.0.minutes.count(|minute| {
             minute.requests += 1;
             minute.failures += u64::from(status >= 500);

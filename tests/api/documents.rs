@@ -87,7 +87,7 @@ async fn probes_documents_and_pages_need_no_key() {
     let metrics = get("/metrics").await;
     assert_eq!(metrics.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(
-        metrics.text.contains(r#"ledger_http_requests_total{method="GET",route="orders",status="401"} 1"#),
+        metrics.text.contains(r#"ledger_http_requests_total{method="GET",route="orders",path="",status="401"} 1"#),
         "{}",
         metrics.text
     );

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json, value::RawValue};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use webhook_client::receiver::ReceiverResponse;
 
 use crate::support::node::{Client, Node, Setup};
-use crate::support::shop::DEADLINE;
+use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::until;
 
 #[derive(serde::Deserialize)]
@@ -19,14 +20,26 @@ struct Reply {
 #[derive(serde::Deserialize)]
 struct Page {
     events: Vec<Box<RawValue>>,
+    sequences: Vec<i64>,
     cursor: String,
     has_more: bool,
 }
 
 impl Page {
     fn types(&self) -> Vec<String> {
+        self.fields("event_type")
+    }
+
+    /// Returns a field of each envelope.
+    fn fields(&self, name: &str) -> Vec<String> {
         let event = |event: &RawValue| serde_json::from_str::<Value>(event.get()).unwrap();
-        self.events.iter().map(|text| event(text)["event_type"].as_str().unwrap().to_owned()).collect()
+        self.events.iter().map(|text| event(text)[name].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Returns the id and the sequence of each event.
+    fn sequenced(&self) -> Vec<(String, i64)> {
+        assert_eq!(self.events.len(), self.sequences.len());
+        self.fields("event_id").into_iter().zip(self.sequences.iter().copied()).collect()
     }
 
     fn texts(&self) -> Vec<&str> {
@@ -110,6 +123,78 @@ async fn a_cursor_continues_where_the_page_ended_on_any_node() {
     assert_eq!(pull(&node, &setup.client, &format!("?after={}", latest.cursor)).await.types(), ["order.created"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sequences_are_positions_in_the_log_as_webhooks_carry_them() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    // No webhook receives the events of the first order.
+    let first = order(&node, &setup, 1).await;
+    node.fulfil(first).await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
+    let hook = json!({"name": "a", "url": receiver.url(), "events": ["order.created", "order.pending", "order.delivered"]});
+    node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    let before = pull(&node, &setup.client, "").await;
+    let second = order(&node, &setup, 1).await;
+    node.fulfil(second).await;
+
+    let found = pull(&node, &setup.client, "").await.sequenced();
+    assert_eq!((before.events.len(), found.len()), (3, 6));
+    let of_log: Vec<(String, i64)> =
+        sqlx::query_as("SELECT event_id::text, position FROM events WHERE event_id::text = ANY($1) ORDER BY position")
+            .bind(found.iter().map(|(id, _)| id).collect::<Vec<_>>())
+            .fetch_all(node.ledger.pool())
+            .await
+            .unwrap();
+    assert_eq!(found, of_log);
+    assert_eq!(found[..3], before.sequenced());
+    let rest = pull(&node, &setup.client, &format!("?after={}", before.cursor)).await;
+    assert_eq!(found[3..], rest.sequenced());
+
+    node.project().await;
+    let worker = worker(&node.options, &receiver, DEADLINE);
+    until("all events are delivered", async || {
+        _ = worker.once().await.unwrap();
+        arrived.len() == 3
+    })
+    .await;
+    let mut delivered = vec![];
+    while let Ok(received) = arrived.try_recv() {
+        delivered.push((received.event_id().unwrap().to_owned(), received.sequence().unwrap()));
+    }
+    delivered.sort_by_key(|(_, sequence)| *sequence);
+    assert_eq!(delivered, rest.sequenced());
+    assert_eq!(pull(&node, &setup.client, "").await.sequenced(), found, "also once the envelopes are stored");
+}
+
+#[tokio::test]
+async fn since_begins_at_a_time() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    for _ in 0..3 {
+        let id = order(&node, &setup, 1).await;
+        node.fulfil(id).await;
+    }
+    let all = pull(&node, &setup.client, "?limit=100").await;
+    let times = all.fields("created_at");
+    assert_eq!(times.len(), 9);
+    for time in &times {
+        let first = times.iter().position(|other| other == time).unwrap();
+        let page = pull(&node, &setup.client, &format!("?limit=100&since={time}")).await;
+        assert_eq!((page.texts(), &page.sequences[..]), (all.texts()[first..].to_vec(), &all.sequences[first..]), "{time}");
+    }
+    assert_eq!(pull(&node, &setup.client, "?limit=100&since=2000-01-01T01:00:00%2B01:00").await.texts(), all.texts());
+    let first = pull(&node, &setup.client, &format!("?limit=1&since={}", times[3])).await;
+    let next = pull(&node, &setup.client, &format!("?limit=100&after={}", first.cursor)).await;
+    let begun = times.iter().position(|time| *time == times[3]).unwrap();
+    assert_eq!([first.sequences, next.sequences].concat(), all.sequences[begun..]);
+
+    // A time that the log has not reached stands for its end.
+    let latest = pull(&node, &setup.client, "?since=2999-01-01T00:00:00Z").await;
+    assert!(latest.events.is_empty() && latest.sequences.is_empty() && !latest.has_more);
+    order(&node, &setup, 1).await;
+    assert_eq!(pull(&node, &setup.client, &format!("?after={}", latest.cursor)).await.types(), ["order.created"]);
+}
+
 #[tokio::test]
 async fn a_wrong_parameter_is_refused_and_a_cursor_belongs_to_one_account() {
     let node = Node::start().await;
@@ -121,6 +206,10 @@ async fn a_wrong_parameter_is_refused_and_a_cursor_belongs_to_one_account() {
         (&setup.client, "?after=12".to_owned(), "after"),
         (&setup.client, format!("?after={}A", &cursor[..cursor.len() - 1]), "after"),
         (&setup.client, "?after=".to_owned(), "after"),
+        (&setup.client, format!("?after={cursor}&since=2026-01-01T00:00:00Z"), "since"),
+        (&setup.client, "?after=latest&since=2026-01-01T00:00:00Z".to_owned(), "since"),
+        (&setup.client, "?since=yesterday".to_owned(), "since"),
+        (&setup.client, "?since=0000-01-01T00:00:00Z".to_owned(), "since"),
         (&setup.client, "?types=order.unknown".to_owned(), "types"),
         (&setup.client, "?wait=31".to_owned(), "wait"),
         (&setup.client, "?limit=101".to_owned(), "limit"),

@@ -15,7 +15,7 @@ use crate::support::wait::until;
 
 const NAMES: [&str; 35] = [
     "ledger_http_requests_total{",
-    r#"ledger_http_request_seconds_count{route="orders"} "#,
+    r#"ledger_http_request_seconds_count{method="POST",route="orders",path="/api/v1/orders"} "#,
     r#"ledger_build_info{version=""#,
     r#"ledger_pool_size{pool="rewards-ledger"} "#,
     r#"ledger_pool_in_use{pool="rewards-ledger"} "#,

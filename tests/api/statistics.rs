@@ -29,6 +29,13 @@ async fn orders_and_spend_are_counted_by_day() {
     node.client(client, "POST", &format!("/orders/{third}/cancel"), Value::Null).await.data(200);
     let last = read("").await["days"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["spend"], json!([{"currency": "EUR", "spent": "60.00", "refunded": "20.00"}]));
+    let statuses = json!([
+        {"status": "PENDING", "orders": 2}, {"status": "DELAYED", "orders": 0}, {"status": "PARTIALLY_DELIVERED", "orders": 0},
+        {"status": "DELIVERED", "orders": 0}, {"status": "CANCELLED", "orders": 1}
+    ]);
+    assert_eq!(read("").await["statuses"], statuses, "before the counts have caught up");
+    node.project().await;
+    assert_eq!(read("").await["statuses"], statuses, "afterwards");
     assert_eq!(read("").await["days"].as_array().unwrap().len(), 30);
     for days in ["0", "93", "-1"] {
         node.client(client, "GET", &format!("/orders/stats?days={days}"), Value::Null).await.refused(400, "E_VALIDATION_FAILURE");

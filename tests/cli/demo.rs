@@ -120,8 +120,39 @@ async fn the_links_sign_in_and_lead_to_the_story(told: &str) {
         }
         if pages == "portal" {
             an_invitation_appears_in_the_outbox(&http, base, cookie).await;
+        } else {
+            the_console_shows_the_bank_statement_and_the_discount(&http, base, cookie).await;
         }
     }
+}
+
+/// Returns the first link of a page to something below a path.
+fn first_link<'a>(page: &'a str, path: &str) -> &'a str {
+    let mut links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    links.find(|link| link.starts_with(path)).unwrap_or_else(|| panic!("no link to {path}: {page}"))
+}
+
+/// Finds the bank statement, with a line that is matched and one that a person decides, and the discount on a product.
+async fn the_console_shows_the_bank_statement_and_the_discount(http: &reqwest::Client, base: &str, cookie: &str) {
+    let read = async |path: &str| {
+        let shown = http.get(format!("{base}{path}")).header("Cookie", cookie).send().await.unwrap();
+        assert_eq!(shown.status(), 200, "{path}");
+        shown.text().await.unwrap()
+    };
+    let statements = read("/console/bank-statements").await;
+    let path = first_link(&statements, "/console/bank-statements/");
+    let statement = read(path).await;
+    for (status, text) in [("MATCHED", "Monthly budget"), ("AMBIGUOUS", "Payment of an invoice")] {
+        assert!(statement.contains(&format!("href=\"{path}?status={status}\">1</a>")), "{status}: {statement}");
+        let lines = read(&format!("{path}?status={status}")).await;
+        assert!(lines.contains(text), "{status}: {lines}");
+    }
+
+    let accounts = read("/console/accounts").await;
+    let discounts = read(&format!("{}/discounts", first_link(&accounts, "/console/accounts/"))).await;
+    assert!(discounts.contains("5.00 %"), "{discounts}");
+    let product = read(first_link(&discounts, "/console/products/")).await;
+    assert!(product.contains("Book Card"), "{product}");
 }
 
 /// Invites somebody as the portal's user, and finds the mail on the page of sent mails.

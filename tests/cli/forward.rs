@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
 
+use chrono::{DateTime, Utc};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpSocket};
@@ -56,6 +58,12 @@ impl Arrived {
     fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).unwrap_or_default()
+    }
+
+    /// Returns the headers, as a web framework hands them to a receiver.
+    fn headers(&self) -> HeaderMap {
+        let headers = self.head.lines().filter_map(|line| line.split_once(": "));
+        headers.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())).collect()
     }
 }
 
@@ -114,6 +122,7 @@ async fn events_are_forwarded_signed_and_in_order_although_the_target_was_down()
     assert_eq!(arrived.header("x-event-type"), "order.created");
     let pulled = node.call(&client, "GET", "/events?limit=1", None, &Value::Null).await.unwrap().1;
     assert_eq!(serde_json::from_slice::<Value>(&arrived.body).unwrap(), pulled["events"][0]);
+    assert_eq!(arrived.header("x-event-sequence"), pulled["sequences"][0].to_string());
     for expected in ["order.pending", "order.delivered"] {
         assert_eq!(take(&target, 200).await.header("x-event-type"), expected);
     }
@@ -127,6 +136,9 @@ async fn events_are_forwarded_signed_and_in_order_although_the_target_was_down()
     for _ in 0..3 {
         let arrived = take(&target, 200).await;
         assert_eq!(arrived.header("x-service-webhook-token"), "mine");
+        let verified = rewards_ledger_client::webhook::verify("mine", &arrived.headers(), &arrived.body).unwrap();
+        assert_eq!(verified.event_id.to_string(), arrived.header("x-event-id"));
+        assert!(rewards_ledger_client::webhook::verify(&secret, &arrived.headers(), &arrived.body).is_err());
         types.push(arrived.header("x-event-type").to_owned());
     }
     assert_eq!(types, ["order.created", "order.pending", "order.delivered"]);
@@ -140,12 +152,63 @@ async fn events_are_forwarded_signed_and_in_order_although_the_target_was_down()
     drop(again);
 }
 
+/// Pulls this many events. Returns their times, ids and sequences.
+async fn pulled(node: &Program, client: &Client, count: usize) -> Vec<(DateTime<Utc>, String, String)> {
+    let (mut found, mut after) = (vec![], String::new());
+    while found.len() < count {
+        let path = format!("/events?limit=100&wait=30{after}");
+        let (status, page) = node.call(client, "GET", &path, None, &Value::Null).await.unwrap();
+        assert_eq!(status, 200, "{page}");
+        let (events, sequences) = (page["events"].as_array().unwrap(), page["sequences"].as_array().unwrap());
+        for (event, sequence) in events.iter().zip(sequences) {
+            let text = |name: &str| event[name].as_str().unwrap().to_owned();
+            found.push((text("created_at").parse().unwrap(), text("event_id"), sequence.to_string()));
+        }
+        after = format!("&after={}", page["cursor"].as_str().unwrap());
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn since_forwards_nothing_older_and_the_next_run_goes_on_within_a_page() {
+    let (directory, database) = (directory(), postgres::database().await);
+    let node = Program::start(&database.url, &["--roles", "api,projector,fulfilment"]).await;
+    let client = node.client("1000.00").await;
+    let order = json!({"product_id": node.product(36).await, "denomination": 10, "quantity": 1});
+    for _ in 0..36 {
+        let (status, answer) = node.call(&client, "POST", "/orders", None, &order).await.unwrap();
+        assert_eq!(status, 201, "{answer}");
+    }
+    let all = pulled(&node, &client, 3 * 36).await;
+    // The rest is longer than a page of 100 events.
+    let since = all[7].0;
+    let expected: Vec<_> = all.into_iter().filter(|(time, ..)| *time >= since).map(|(_, id, sequence)| (id, sequence)).collect();
+    assert!((101..108).contains(&expected.len()), "{}", expected.len());
+
+    let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}/hook", target.local_addr().unwrap());
+    let (since, rest) = (since.to_rfc3339(), (expected.len() - 2).to_string());
+    let runs: [&[&str]; 2] = [&["--since", &since, "--count", "2"], &["--count", &rest]];
+    let mut forwarded = vec![];
+    for (further, count) in runs.into_iter().zip([2, expected.len() - 2]) {
+        let mut forwarding = Forwarding::start(directory.path(), &node, &client, &url, further);
+        for _ in 0..count {
+            let arrived = take(&target, 200).await;
+            assert_eq!(forwarding.forwarded().await["event_id"], arrived.header("x-event-id"));
+            forwarded.push((arrived.header("x-event-id").to_owned(), arrived.header("x-event-sequence").to_owned()));
+        }
+        let ended = tokio::time::timeout(DEADLINE, forwarding.process.wait()).await.expect("in time").unwrap();
+        assert!(ended.success());
+    }
+    assert_eq!(forwarded, expected);
+}
+
 /// Returns the bytes of the first delivered order's event, as the service keeps them.
 async fn take_body(node: &Program, client: &Client) -> Vec<u8> {
     let request = reqwest::Client::new().get(format!("{}/api/v1/events?types=order.delivered&limit=1", node.url()));
     let text = request.header("X-API-Key", &client.key).header("X-API-Secret", &client.secret).send().await.unwrap();
     let text = text.text().await.unwrap();
     let (_, events) = text.split_once("\"events\":[").unwrap();
-    let (event, _) = events.split_once("],\"cursor\"").unwrap();
+    let (event, _) = events.split_once("],\"sequences\"").unwrap();
     event.as_bytes().to_vec()
 }

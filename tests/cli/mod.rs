@@ -7,6 +7,7 @@ mod demo;
 mod embedded;
 mod forward;
 mod help;
+mod lost;
 mod operators;
 mod payouts;
 mod profiles;

@@ -7,6 +7,8 @@ use std::process::Stdio;
 use ledger_events::webhook::WebhookEventType;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use poem::endpoint::make_sync;
+use poem::listener::TcpAcceptor;
 use tokio::process::Command;
 
 use super::snippets::blocks;
@@ -43,10 +45,15 @@ fn free_address() -> String {
     format!("127.0.0.1:{}", ports.take(100).find(is_free).expect("a free port"))
 }
 
-/// Runs the commands of a guide as a person would, with an own home directory. Every command must succeed, and the guide must
-/// end what it started, and leave nothing outside the directory that it made.
+/// Runs the commands of a guide in `docs/`.
 async fn walk(guide: &str) -> Walked {
     let text = std::fs::read_to_string(repository("docs").join(guide)).unwrap();
+    run(guide, &blocks(&text, "sh").concat()).await
+}
+
+/// Runs the commands of a guide as a person would, with an own home directory. Every command must succeed, and the guide must
+/// end what it started, and leave nothing outside the directory that it made.
+async fn run(guide: &str, commands: &str) -> Walked {
     let directory = tempfile::tempdir().unwrap();
     // The embedded server's user enters it as well.
     let made = directory.path().join("tmp");
@@ -54,7 +61,6 @@ async fn walk(guide: &str) -> Walked {
     for path in [directory.path(), &made] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o711)).unwrap();
     }
-    let commands = blocks(&text, "sh").concat();
     assert!(commands.contains("rewards-ledger serve"), "{guide}");
     std::fs::write(directory.path().join("guide.sh"), format!("set -eu\n{commands}")).unwrap();
 
@@ -116,6 +122,32 @@ async fn the_quickstart_leads_from_nothing_to_a_verified_webhook_in_ten_commands
         let secret = secret[name].as_str().unwrap();
         assert!(!walked.file("sandbox.log").contains(secret) && !walked.out().contains(secret), "{name} is in the log");
     }
+}
+
+/// The first steps of the README end with a command that listens until it is interrupted, and nothing stops the sandbox. Here one
+/// event is enough.
+#[tokio::test]
+async fn the_first_steps_of_the_readme_place_an_order_and_send_a_webhook() {
+    let text = std::fs::read_to_string(repository("README.md")).unwrap();
+    let steps = text.split("## First steps").nth(1).unwrap().split("\n## ").next().unwrap();
+    let steps = blocks(steps, "sh").concat();
+    let (build, steps) = steps.split_once('\n').unwrap();
+    assert!(build.starts_with("cargo build --release && export PATH="), "{build}");
+    let (steps, listen) = steps.trim_end().rsplit_once('\n').unwrap();
+    let (listen, _) = listen.split_once('#').unwrap();
+    assert!(listen.starts_with("rewards-ledger listen --forward-to http://localhost:3000/hook"), "{listen}");
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}/hook", socket.local_addr().unwrap());
+    let accepting = poem::Server::new_with_acceptor(TcpAcceptor::from_tokio(socket).unwrap()).run(make_sync(|_| ()));
+    let target_serves = tokio::spawn(accepting);
+    let listen = listen.replace("http://localhost:3000/hook", &target);
+    let steps =
+        format!("chmod 711 .\nexport LEDGER_DATA_DIR=\"$PWD/tmp/ledger\"\n{steps}\n{listen} --count 1\nkill $! && wait $!\n");
+    let walked = run("README.md", &steps).await;
+    for part in [r#""amount":"50.00""#, "order.delivered", "order.created"] {
+        assert!(walked.out().contains(part), "{part} is not in {}", walked.out());
+    }
+    target_serves.abort();
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ async fn invalid_http_is_answered_in_the_error_envelope() {
         pipelined.ended().await;
     }
     let metrics = node.send(node.request("GET", "/metrics")).await.text;
-    assert!(metrics.contains(r#"ledger_http_requests_total{method="other",route="other",status="431"} 6"#), "{metrics}");
+    assert!(metrics.contains(r#"ledger_http_requests_total{method="other",route="other",path="",status="431"} 6"#), "{metrics}");
 }
 
 /// The client is still sending when it is refused.

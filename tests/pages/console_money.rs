@@ -263,9 +263,14 @@ async fn two_operators_settle_a_payout_above_the_limit() {
         check(&browser, "the approval of a payout").await;
         browser.press("Approve").await;
         browser.sees("Approved. The change is made.").await;
+        browser.press("The events of this approval in the audit").await;
+        browser.find("//td/a[text()='ApprovalGranted']").await;
+        browser.click("//td/a[starts-with(text(), 'approval/')]").await;
         browser.press(&format!("Payout {payout}")).await;
         browser.find("//dd//span[text()='Paid']").await;
         assert_eq!(status(&node).await, "PAID");
+        browser.press("The events of this payout in the audit").await;
+        browser.find("//td/a[text()='PayoutPaid']").await;
     })
     .await;
 }

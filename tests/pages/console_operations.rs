@@ -1,11 +1,14 @@
 //! Operations, replays and the transparency log in the console.
 
+use chrono::Utc;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
+use transparency_log::note::Note;
 
 use super::console::enter;
 use super::{check, in_browser};
 use crate::support::node::Node;
+use crate::support::tree::{witness_name, witness_secret};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
@@ -96,6 +99,31 @@ async fn an_auditor_proves_an_order_on_a_phone() {
         browser.press("Replays").await;
         browser.sees("you need the role admin").await;
         check(&browser, "replays of an auditor").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_auditor_sees_which_witnesses_have_cosigned() {
+    let node = Node::start().await;
+    node.setup().await;
+    node.publish().await;
+    let checkpoint = node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text;
+    let text = Note::parse(&checkpoint).unwrap().text().to_owned();
+    let now = u64::try_from(Utc::now().timestamp()).unwrap();
+    let cosignature = witness_secret(1).cosign(&witness_name(1), &text, now).unwrap();
+    let note = Note::new(text, vec![cosignature]).unwrap().to_string();
+    let request = node.request("POST", "/log/1/cosignatures").header("Content-Type", "text/plain");
+    node.send(request.body(note)).await.data(200);
+    in_browser((1440, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.press("Transparency log").await;
+        for (witness, state) in [(1, "Cosigned"), (2, "Not yet")] {
+            let name = witness_name(witness);
+            browser.find(&format!("//main//tr[td[normalize-space()='{name}']][.//span[text()='{state}']]")).await;
+        }
+        browser.find(&format!("//main//td[@data-name='Cosigned by'][contains(., '{}, ')]", witness_name(1))).await;
+        check(&browser, "a log with a cosignature").await;
     })
     .await;
 }

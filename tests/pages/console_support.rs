@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use rewards_ledger::access::{Role, blocks};
 use rewards_ledger::ledger::commands;
 use serde_json::{Value, json};
@@ -12,9 +13,10 @@ use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::ledger::run;
 use crate::support::node::{Node, PASSWORD, Setup};
+use crate::support::wait::until;
 
 /// An account with a webhook, a delivered order whose codes were read, and an order that waits. Returns the waiting one.
-async fn populated(node: &Node) -> (Setup, Value) {
+pub async fn populated(node: &Node) -> (Setup, Value) {
     let setup = node.setup().await;
     let hook = json!({"name": "Shop", "url": "https://shop.example/hooks", "events": ["order.created"]});
     node.client(&setup.client, "POST", "/webhooks", hook).await;
@@ -74,6 +76,32 @@ async fn support_finds_an_order_looks_back_and_cancels_it() {
         browser.sees("The order is cancelled.").await;
         browser.sees("“ordered twice”").await;
         check(&browser, "a cancelled order in the console").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn support_sees_an_order_as_of_a_time() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let placed: DateTime<Utc> = order["created_at"].as_str().unwrap().parse().unwrap();
+    // The first whole second after the order, with the cancellation after it.
+    let then = placed.trunc_subsecs(0) + TimeDelta::seconds(1);
+    until("the second has passed", async || Utc::now() > then + TimeDelta::milliseconds(10)).await;
+    let cancel = json!({"reason": "ordered twice"});
+    node.client(&setup.client, "POST", &format!("/orders/{}/cancel", order["id"]), cancel).await.data(200);
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Auditor).await;
+        browser.open(&format!("{}/console/orders/{}", node.url(), order["id"])).await;
+        browser.find("//dd//span[text()='Cancelled']").await;
+        browser.press("Show a past time").await;
+        browser.fill("As of", &then.format("%Y-%m-%d %H:%M:%S").to_string()).await;
+        browser.press("Show the order then").await;
+        browser.sees("This is the order as it was at position").await;
+        browser.find("//dd//span[text()='Pending']").await;
+        check(&browser, "an order as of a time").await;
     })
     .await;
 }

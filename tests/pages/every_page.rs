@@ -19,7 +19,7 @@ const NOTHING: &str = "/portal/nothing-here";
 const OPEN: [&str; 6] =
     ["/portal/login", "/portal/password-reset", "/portal/reset-password", "/portal/accept-invitation", "/console/login", NOTHING];
 /// Routes that answer with something else than a page: files, pictures, streams, and redirects.
-pub const NO_PAGES: [&str; 19] = [
+pub const NO_PAGES: [&str; 21] = [
     "/",
     "/assets/{version}/icon.svg",
     "/assets/{version}/script.js",
@@ -32,6 +32,7 @@ pub const NO_PAGES: [&str; 19] = [
     "/console/products/{id}/image/{version}",
     "/console/reconciliation.csv",
     "/console/reconciliation.xlsx",
+    "/console/replays/count",
     "/console/wallets/{id}/statement.csv",
     "/login",
     "/portal/live",
@@ -39,6 +40,7 @@ pub const NO_PAGES: [&str; 19] = [
     "/portal/orders/bulk/place",
     "/portal/products/{id}/image/{version}",
     "/portal/wallets/{id}/statement.csv",
+    "/portal/webhooks/{id}/replays/count",
 ];
 /// Pages to which a form leads instead of a link.
 const OF_FORMS: [&str; 3] =

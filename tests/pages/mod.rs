@@ -2,11 +2,14 @@
 
 mod actions;
 mod console;
+mod console_audit;
 mod console_live;
 mod console_money;
 mod console_operations;
 mod console_operators;
 mod console_purchases;
+mod console_reconciliation;
+mod console_search;
 mod console_support;
 mod crawl;
 mod downloads;

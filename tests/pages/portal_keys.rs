@@ -1,10 +1,11 @@
 //! Restricted API keys, the low-balance notice, and replays in the portal.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{check, in_browser};
+use super::{check, in_browser, place};
 use crate::support::browser::Browser;
-use crate::support::node::{Node, PASSWORD, User};
+use crate::support::node::{Client, Node, PASSWORD, Setup, User};
+use crate::support::tampering::tamper;
 
 async fn enter(node: &Node, browser: &Browser, user: &User, path: &str) {
     browser.open(&format!("{}{path}", node.url())).await;
@@ -47,6 +48,47 @@ async fn an_owner_creates_a_restricted_key() {
         browser.find("//h1[text()='This form was already sent']").await;
         browser.logs_refusal(409).await;
         check(&browser, "a form that was already sent").await;
+    })
+    .await;
+}
+
+/// Creates a key that only reads, until 2100, from one network. Returns it as the page shows it.
+async fn create(browser: &Browser, setup: &Setup, network: &str) -> Client {
+    browser.press("New API key").await;
+    browser.fill("Name", &format!("from {network}")).await;
+    browser.click("//input[@value='read']").await;
+    browser.fill("Expires", "2100-01-31").await;
+    browser.fill("Allowed networks", network).await;
+    browser.press("Create the API key").await;
+    browser.sees("X-API-Secret").await;
+    let shown = async |name: &str| browser.text(&format!("//main//div[dt='{name}']/dd//code")).await;
+    let (key, secret) = (shown("API key").await, shown("API secret").await);
+    browser.press("All API keys").await;
+    browser.find("//h1[text()='API keys']").await;
+    Client { key, secret, ..setup.client.clone() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_page_restricts_reads_and_does_not_order() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    let order = place(&node, &setup).await;
+    in_browser((1440, 1_400), true, |browser| async move {
+        enter(&node, &browser, &owner, "/portal/api-keys").await;
+        let here = create(&browser, &setup, "127.0.0.0/8").await;
+        let read = node.client(&here, "GET", &format!("/orders/{order}"), Value::Null).await.data(200);
+        assert_eq!(read["id"], order);
+        let another = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+        node.client(&here, "POST", "/orders", another).await.refused(403, "E_INSUFFICIENT_SCOPE");
+        let elsewhere = create(&browser, &setup, "203.0.113.0/24").await;
+        node.client(&elsewhere, "GET", "/orders", Value::Null).await.refused(403, "E_NETWORK_NOT_ALLOWED");
+        let there = node.by(&elsewhere, "GET", "/orders").header("X-Forwarded-For", "203.0.113.9");
+        node.send(there).await.data(200);
+        let keys = node.bearer(&owner.access_token, "GET", "/client/api/api-keys", Value::Null).await.data(200);
+        let keys = keys["api_keys"].as_array().unwrap();
+        let ends: Vec<_> = keys.iter().filter(|key| key["expires_at"] == "2100-01-31T00:00:00.000Z").collect();
+        assert_eq!((ends.len(), keys.len()), (2, 3), "{keys:?}");
     })
     .await;
 }
@@ -111,4 +153,42 @@ async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
         check(&browser, "the replays").await;
     })
     .await;
+}
+
+/// Positions by which the end of the log is moved away: one call counts over less than half of them.
+const OTHERS: i64 = 1_200_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_over_a_long_log_goes_on_by_itself_or_by_a_button() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    for _ in 0..2 {
+        place(&node, &setup).await;
+    }
+    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
+    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    let path = format!("/portal/webhooks/{webhook}/replays");
+    let later = format!(
+        "UPDATE events SET position = position + {OTHERS} WHERE position >= (SELECT max(position) FROM events WHERE type = 'OrderPlaced');
+         UPDATE log_head SET position = position + {OTHERS}"
+    );
+    tamper(&mut node.admin().await, &later).await;
+    let (node, operator, path) = (&node, &operator, &path);
+    for scripts in [true, false] {
+        in_browser((1440, 1_400), scripts, |browser| async move {
+            enter(node, &browser, operator, path).await;
+            browser.fill("Since", "2026-01-01").await;
+            browser.press("Count the events").await;
+            if !scripts {
+                browser.sees("At least 1 event").await;
+                browser.sees("it has reached position 500001 of").await;
+                browser.press("Count further").await;
+                browser.press("Count further").await;
+            }
+            browser.sees("2 events").await;
+            assert!(!browser.text("//main").await.contains("At least"));
+        })
+        .await;
+    }
 }

@@ -1,11 +1,15 @@
 //! Ordering in the portal: one product with its price, many from a CSV, voucher codes, and the list as CSV.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use rewards_ledger::ledger::Command;
 use serde_json::{Value, json};
 
+use super::filters::read;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
+use crate::support::ledger::{Customer, run};
 use crate::support::node::{Node, PASSWORD, Setup, User};
 use crate::support::wait::until;
 
@@ -199,4 +203,29 @@ async fn voucher_codes_are_shown_and_downloaded_and_each_reading_is_audited() {
         assert!(list.lines().count() == 2 && list.contains(",'=1+1,DELIVERED,"), "{list}");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_orders_as_csv_are_all_orders_of_the_list() {
+    const ORDERS: usize = 1_050;
+    let node = Node::start().await;
+    let customer = Customer::with(&node.ledger, "1000000.00").await;
+    let viewer = node.user(customer.account_id.0, "viewer").await;
+    for _ in 0..ORDERS / 150 {
+        let place = |_| run(&node.ledger, Command::PlaceOrder(customer.order("10.00", 1)));
+        futures::future::join_all((0..150).map(place)).await;
+    }
+    let numbers = async |query: &str| {
+        let csv = read(&node, &viewer.cookie, &format!("/portal/orders.csv{query}")).await;
+        let rows: Vec<i64> = csv.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
+        (rows.len(), rows.into_iter().collect::<BTreeSet<i64>>().len())
+    };
+    for query in ["", "?status=PENDING", &format!("?product_id={}", customer.product_id)] {
+        assert_eq!(numbers(query).await, (ORDERS, ORDERS), "{query}");
+    }
+    assert_eq!(numbers("?status=DELIVERED").await, (0, 0));
+    // More orders of one millisecond than a call returns.
+    let at_once = "UPDATE orders SET created_at = date_trunc('day', created_at)";
+    sqlx::query(at_once).execute(&mut node.admin().await).await.unwrap();
+    assert_eq!(numbers("").await, (ORDERS, ORDERS));
 }

@@ -1,9 +1,11 @@
 //! Wallets, payouts, beneficiaries and events in the portal.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
-use super::{check, in_browser};
+use super::{check, in_browser, place, portal_orders};
 use crate::support::node::{Node, PASSWORD};
+use crate::support::wait::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_pays_a_new_beneficiary_and_finds_the_payout_in_the_statement() {
@@ -47,6 +49,8 @@ async fn an_owner_pays_a_new_beneficiary_and_finds_the_payout_in_the_statement()
         browser.press(&format!("Wallet {}", setup.wallet_id)).await;
         browser.sees("Payout refund").await;
         check(&browser, "a wallet").await;
+        // The debit and its refund.
+        browser.find("//tbody[count(.//td/a[starts-with(@href, '/portal/payouts/')])=2]").await;
         browser.press("Statement").await;
         browser.sees("Closing balance").await;
         browser.sees("Payout refund").await;
@@ -80,4 +84,76 @@ async fn an_event_leads_to_its_order_and_a_viewer_moves_no_money() {
     let form = request.header("Origin", node.url()).header("Content-Type", "application/x-www-form-urlencoded");
     let refused = form.body("beneficiary_id=1&wallet_id=1&amount=1").send().await.unwrap();
     assert_eq!(refused.status().as_u16(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_reads_later_events_and_returns_to_the_beginning() {
+    // One more than a page has.
+    const ORDERS: usize = 21;
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let mut orders = vec![];
+    for _ in 0..ORDERS {
+        orders.push(place(&node, &setup).await);
+    }
+    let link = |order: i64| format!("//main//td//a[@href='/portal/orders/{order}']");
+    let (first, last) = (link(orders[0]), link(orders[ORDERS - 1]));
+    in_browser((390, 2_400), true, |browser| async move {
+        portal_orders::enter(&browser, &node, &viewer, "/portal/events?types=order.created").await;
+        browser.find(&first).await;
+        browser.press("Later events").await;
+        browser.find(&last).await;
+        browser.sees("This is the end of the log.").await;
+        check(&browser, "the last events").await;
+        browser.press("From the beginning").await;
+        browser.find(&first).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_reads_the_events_since_a_time() {
+    // One more than a page has.
+    const ORDERS: usize = 21;
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let earlier = node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let placed: DateTime<Utc> = earlier["created_at"].as_str().unwrap().parse().unwrap();
+    let since = placed + TimeDelta::milliseconds(1);
+    until("the time has passed", async || Utc::now() > since + TimeDelta::milliseconds(10)).await;
+    let mut orders = vec![];
+    for _ in 0..ORDERS {
+        orders.push(place(&node, &setup).await);
+    }
+    let link = |order: i64| format!("//main//td//a[@href='/portal/orders/{order}']");
+    let (earlier, first, last) = (link(earlier["id"].as_i64().unwrap()), link(orders[0]), link(orders[ORDERS - 1]));
+    let since = since.format("%Y-%m-%dT%H:%M:%S%.3fZ");
+    in_browser((390, 2_400), true, |browser| async move {
+        portal_orders::enter(&browser, &node, &viewer, &format!("/portal/events?types=order.created&since={since}")).await;
+        // The list begins with the first order of that time.
+        browser.find(&format!("//tbody/tr[1][.{}]", first.trim_start_matches("//main"))).await;
+        browser.press("Later events").await;
+        browser.find(&last).await;
+        assert_eq!(browser.run("return new URLSearchParams(location.search).get('since')").await, json!(null));
+        // A field for a time takes the keys in the order of the browser's language.
+        let type_since = "const field = document.querySelector('main input[name=since]'); field.value = '2999-01-01T00:00';";
+        browser.run(type_since).await;
+        browser.press("Filter").await;
+        browser.sees("Since (UTC) cannot be combined with a cursor").await;
+        browser.logs_refusal(400).await;
+        browser.press("From the beginning").await;
+        browser.find(&earlier).await;
+        browser.run(type_since).await;
+        browser.press("Filter").await;
+        browser.sees("There is no such event yet.").await;
+        check(&browser, "no events since a time").await;
+        browser.open(&format!("{}/portal/events?since=soon", node.url())).await;
+        browser.sees("Since (UTC) is not valid").await;
+        browser.logs_refusal(400).await;
+        check(&browser, "a wrong time").await;
+    })
+    .await;
 }

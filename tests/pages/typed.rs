@@ -59,8 +59,12 @@ const STORED: [(&str, &str, &str); 43] = [
 ];
 
 /// Fields that refuse free text: numbers, amounts, codes, and names of columns.
-const NOT_FREE: [(&str, &str); 38] = [
+const NOT_FREE: [(&str, &str); 42] = [
     ("/portal/wallets/{wallets}/notice", "below"),
+    ("/portal/webhooks/{off}/replays/count", "since"),
+    ("/console/replays/count", "webhook_id"),
+    ("/console/replays/count", "since"),
+    ("/console/replays/count", "per_second"),
     ("/portal/payouts", "amount"),
     ("/portal/beneficiaries", "country"),
     ("/portal/beneficiaries", "currency"),

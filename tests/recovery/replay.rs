@@ -188,6 +188,39 @@ async fn missed_events_reach_a_webhook_even_from_before_it_existed() {
 }
 
 #[tokio::test]
+async fn deliveries_of_payouts_are_repeated_even_after_the_webhook_has_unsubscribed() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let types = ["order.created", "payout.requested", "payout.paid"];
+    let (id, _) = webhook(&node, &setup.client, "https://example.com/hook", &types).await;
+    let ada =
+        json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+    let ada = node.client(&setup.client, "POST", "/beneficiaries", ada).await.data(201);
+    let payout = json!({"beneficiary_id": ada["id"], "wallet_id": setup.wallet_id, "amount": "5.00"});
+    let payout = node.client(&setup.client, "POST", "/payouts", payout).await.data(201);
+    orders(&node, &setup, 1).await;
+    node.operator("PUT", &format!("/payouts/{}", payout["id"]), json!({"status": "PAID"})).await.data(200);
+    node.project().await;
+    let before = deliveries(&node, id).await;
+    assert_eq!(before.len(), 3);
+    let fewer = json!({"events": ["order.created"]});
+    node.client(&setup.client, "PUT", &format!("/webhooks/{id}"), fewer).await.data(200);
+
+    let repeated = json!({"kind": "deliveries", "from_position": 1});
+    assert_eq!(found(&node, id, repeated.clone()).await, 3);
+    let replay = start(&node, id, repeated).await["replay"].clone();
+    node.project().await;
+    assert_eq!(step(&node).await, 1);
+    assert_eq!(counts(&shown(&node, &replay).await), ("COMPLETED", [3, 3, 0, 0]));
+    let replay_id = replay["id"].as_i64().unwrap();
+    let again: Vec<_> = before.iter().map(|(event, _, bytes)| (*event, replay_id, bytes.clone())).collect();
+    assert_eq!(deliveries(&node, id).await, [before, again].concat());
+    sound(&node).await;
+    let rebuilt = rebuild(&node.options, Rebuild::All, |_| {}).await.unwrap();
+    assert!(rebuilt.was_clean(), "{:#?}", rebuilt.differences);
+}
+
+#[tokio::test]
 async fn a_replay_keeps_its_rate_limit_on_two_nodes() {
     let node = Node::start().await;
     let setup = node.setup().await;

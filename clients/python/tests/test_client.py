@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import itertools
 import time
 from typing import Any
 
@@ -30,7 +31,8 @@ def envelope(number: int) -> dict[str, Any]:
 
 
 def feed(cursor: str, has_more: bool, *numbers: int) -> Answer:
-    return Answer(200, {"success": True, "data": {"events": [envelope(n) for n in numbers], "cursor": cursor, "has_more": has_more}})
+    page = {"events": [envelope(n) for n in numbers], "sequences": list(numbers), "cursor": cursor, "has_more": has_more}
+    return Answer(200, {"success": True, "data": page})
 
 
 def test_every_attempt_is_signed(service: Service) -> None:
@@ -81,8 +83,8 @@ def test_events_are_followed_by_their_cursor(service: Service) -> None:
     service.answers = [feed("c1", True, 1, 2), feed("c2", False), feed("c3", False, 3)]
     with RewardsLedger(service.url) as ledger:
         batches = ledger.follow_events("c0", types=["order.created", "order.delivered"])
-        seen = [([event.event_id for event in next(batches).events]) for _ in range(3)]
-    assert seen == [["e1", "e2"], [], ["e3"]]
+        seen = [([event.event_id for event in batch.events], batch.sequences) for batch in itertools.islice(batches, 3)]
+    assert seen == [(["e1", "e2"], [1, 2]), ([], []), (["e3"], [3])]
     types = "types=order.created%2Corder.delivered"
     assert [request.query for request in service.requests] == [
         f"after=c0&{types}", f"after=c1&{types}", f"after=c2&wait=30&{types}",
@@ -106,7 +108,7 @@ def test_a_long_poll_may_take_longer_than_other_requests() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         timeouts.append(request.extensions["timeout"]["read"])
-        return httpx.Response(200, json={"success": True, "data": {"events": [], "cursor": "c", "has_more": False}})
+        return httpx.Response(200, json={"success": True, "data": {"events": [], "sequences": [], "cursor": "c", "has_more": False}})
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
     with RewardsLedger("http://localhost", http=http, timeout=7) as ledger:

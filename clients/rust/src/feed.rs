@@ -26,6 +26,9 @@ pub struct EventFeed {
 #[non_exhaustive]
 pub struct FeedEvent {
     pub envelope: WebhookEnvelope,
+    /// Place of the event in the order of all events, as the header `X-Event-Sequence` of a webhook says it. None if the page
+    /// does not say it.
+    pub sequence: Option<i64>,
     /// Cursor to store once the event is processed, and to begin with next time. Events within a page share the cursor
     /// before them, so an interruption may repeat some: deduplicate on `event_id`. None is the beginning.
     pub cursor: Option<String>,
@@ -81,7 +84,7 @@ impl EventFeed {
                     .enumerate()
                     .map(|(position, envelope)| {
                         let cursor = if position == last { feed.query.after.clone() } else { before.clone() };
-                        FeedEvent { envelope, cursor }
+                        FeedEvent { envelope, sequence: page.sequences.get(position).copied(), cursor }
                     })
                     .collect();
             }

@@ -865,6 +865,9 @@ pub struct EventPage {
     /// Whether the log goes on after the cursor. If it does, request the next part at once, even if `events` is
     /// empty.
     pub has_more: bool,
+    /// Sequence of each event in `events`, in the same order. Order events by it: it grows with every event of the
+    /// account, and is not consecutive. The header `X-Event-Sequence` of a webhook has the same value.
+    pub sequences: Vec<i64>,
 }
 
 /// Test money to add to a wallet.
@@ -1273,6 +1276,8 @@ pub struct OrderItem {
 pub struct OrderStatistics {
     /// The days, oldest first, up to today. Days without orders are included.
     pub days: Vec<models::OrderDay>,
+    /// All orders of the account by their present status. Each status is listed.
+    pub statuses: Vec<models::OrdersInStatus>,
 }
 
 /// Status of an order. `DELIVERED` and `CANCELLED` are final.
@@ -1359,6 +1364,22 @@ pub struct OrderTimelineEntry {
     pub request_id: String,
     /// A movement of money into or out of a wallet.
     pub transaction: Option<models::Transaction>,
+}
+
+/// Number of orders in a status.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OrdersInStatus {
+    /// Number of the account's orders that are in this status now, whenever they were placed.
+    pub orders: i64,
+    /// Status of an order. `DELIVERED` and `CANCELLED` are final.
+    ///
+    /// - `PENDING`: placed and paid.
+    /// - `DELAYED`: waiting for stock; no unit is delivered yet.
+    /// - `PARTIALLY_DELIVERED`: some units are delivered, the others wait for stock.
+    /// - `DELIVERED`: all units are delivered.
+    /// - `CANCELLED`: cancelled by the client or an operator. Undelivered units are refunded.
+    pub status: models::OrderStatus,
 }
 
 /// A payment from a wallet to a beneficiary.
@@ -1622,6 +1643,10 @@ pub struct ReplayEvents {
     /// Whether to count the events only, without starting a replay. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
+    /// Only events at or after this position of the log. To go on with a dry run that is not complete, give its
+    /// `next_position` here. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_position: Option<i64>,
     /// Part of the events that never reached the webhook.
     ///
     /// - `failed`: events that were sent to the webhook, and failed.
@@ -1633,7 +1658,7 @@ pub struct ReplayEvents {
 impl ReplayEvents {
     /// Creates the body with its required fields.
     pub fn new(since: DateTime<Utc>) -> Self {
-        Self { since, dry_run: None, only: None }
+        Self { since, dry_run: None, from_position: None, only: None }
     }
 }
 
@@ -1645,8 +1670,12 @@ pub struct ReplayRequested {
     pub found: Option<i64>,
     /// Whether the dry run has counted all events. If not, there may be more. Null unless this was a dry run.
     pub is_complete: Option<bool>,
+    /// Position of the log at which the next dry run continues the count. Null if the count is complete.
+    pub next_position: Option<i64>,
     /// A replay of events to a webhook, and the outcome of its deliveries.
     pub replay: Option<models::WebhookReplay>,
+    /// Position of the log at which the count will be complete. Null unless this was a dry run.
+    pub until_position: Option<i64>,
 }
 
 /// Status of a replay.

@@ -196,9 +196,9 @@ impl Client {
     /// List events.
     ///
     /// Returns the account's events in the order in which they happened, oldest first, with the same envelopes as
-    /// webhooks. No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with
-    /// the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept as long
-    /// as the ledger exists.
+    /// webhooks. No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest`
+    /// to skip the past. Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the
+    /// service. Events are kept as long as the ledger exists.
     ///
     /// With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an
     /// empty list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
@@ -212,6 +212,9 @@ impl Client {
 pub struct ListEventsQuery {
     /// Only events after this cursor. `latest` means the events from now on. Default: all events.
     pub after: Option<String>,
+    /// Only events recorded at or after this time. If there is none yet, the events from now on. Cannot be combined
+    /// with `after`.
+    pub since: Option<DateTime<Utc>>,
     /// Seconds to wait for an event if there is none yet, 0 to 30. Default: 0.
     pub wait: Option<i64>,
     /// Only events of these types, separated by commas, such as `order.delivered,order.cancelled`.
@@ -224,6 +227,7 @@ impl ListEventsQuery {
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let pairs = [
             self.after.as_ref().map(|value| ("after", value.to_string())),
+            self.since.as_ref().map(|value| ("since", value.to_rfc3339_opts(SecondsFormat::AutoSi, true))),
             self.wait.as_ref().map(|value| ("wait", value.to_string())),
             self.types.as_ref().map(|value| ("types", value.to_string())),
             self.limit.as_ref().map(|value| ("limit", value.to_string())),
@@ -244,7 +248,8 @@ impl Client {
 
     /// Count orders by day.
     ///
-    /// Returns the number of orders and the spend of each day (UTC), up to today.
+    /// Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in
+    /// each status.
     pub fn count_orders(&self, query: &CountOrdersQuery) -> Call<models::OrderStatistics> {
         Call::data(self, Method::GET, "/api/v1/orders/stats".to_owned()).query(query.pairs())
     }
@@ -1006,7 +1011,8 @@ impl Client {
     /// to their types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same
     /// `event_id` and the same bytes as before. A webhook can have one running replay at a time.
     ///
-    /// With `dry_run`, the events are only counted, and the status is 200.
+    /// With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000
+    /// positions of the log. To count a longer range, start the next dry run at `next_position` of the previous one.
     pub fn replay_events(&self, id: i64, body: &models::ReplayEvents) -> Call<models::ReplayRequested> {
         Call::data(self, Method::POST, format!("/api/v1/webhooks/{id}/replays")).json(Some(body)).keyed()
     }

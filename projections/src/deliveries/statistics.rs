@@ -5,8 +5,7 @@ use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
-use super::model::{FAILED, PENDING, Retry, webhooks_of};
-use super::read::count_state;
+use super::model::{PENDING, Retry, webhooks_of};
 use super::retried::AllRetried;
 use crate::listing::ROWS_PER_ANCHOR;
 use crate::listing::page_anchors::DELIVERIES;
@@ -43,8 +42,10 @@ async fn compute(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[R
     let since = sqlx::query_scalar("SELECT now() - interval '24 hours'").fetch_one(&mut *tx).await?;
     let recent = Recent::find(&mut tx, (shard, account), since, total_count).await?;
     let (pending_count, recent_pending) = pending(&mut tx, shard, &webhooks, recent.first).await?;
-    let failed_count = count_state(&mut tx, shard, &webhooks, FAILED, None).await?;
+    // Each failed delivery is counted once, though there can be many.
+    let older_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (0, recent.first - 1)).await?;
     let recent_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (recent.first - 1, i64::MAX)).await?;
+    let failed_count = older_failed + recent_failed;
     let tests = tests_out_of_order(&mut tx, (shard, account), since, recent.first).await?;
     let retried = AllRetried::find(&mut tx, shard, account, retries).await?;
     tx.commit().await?;

@@ -17,7 +17,7 @@ use crate::api::idempotency::IdempotencyKey;
 use crate::api::outcome::{respond, unrenderable};
 use crate::api::page::Page;
 use crate::api::principal::{Caller, WebhookOperator};
-use crate::api::readers::{boolean, date_time, one_of};
+use crate::api::readers::{boolean, date_time, integer, one_of};
 use crate::api::reply::{Data, Listed, Plural, Stored, render};
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, listed, origin, rows_of, time};
@@ -80,6 +80,10 @@ body! {
     struct ReplayEvents {
         /// Only events recorded at or after this time.
         since: Timestamp = required(date_time),
+        /// Only events at or after this position of the log. To go on with a dry run that is not complete, give its
+        /// `next_position` here. Default: no limit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        from_position: Option<i64> = optional(integer(1..=i64::MAX)),
         /// Part of these events to deliver. Default: both parts.
         only: Option<ReplayedEvents> = optional(one_of),
         /// Whether to count the events only, without starting a replay. Default: false.
@@ -137,6 +141,10 @@ struct ReplayRequested {
     found: Option<i64>,
     /// Whether the dry run has counted all events. If not, there may be more. Null unless this was a dry run.
     is_complete: Option<bool>,
+    /// Position of the log at which the next dry run continues the count. Null if the count is complete.
+    next_position: Option<i64>,
+    /// Position of the log at which the count will be complete. Null unless this was a dry run.
+    until_position: Option<i64>,
     /// The started replay; null after a dry run.
     replay: Option<WebhookReplay>,
 }
@@ -144,7 +152,8 @@ struct ReplayRequested {
 fn requested(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Replay(replay) = answer else { return unrenderable() };
     let replay = Some(WebhookReplay::of(replay, Outcome::default()));
-    let body = render(&ReplayRequested { found: None, is_complete: None, replay })?;
+    let (next_position, until_position) = (None, None);
+    let body = render(&ReplayRequested { found: None, is_complete: None, next_position, until_position, replay })?;
     Ok(StoredResponse { status: 201, body, is_secret: false })
 }
 
@@ -158,7 +167,8 @@ impl Replays {
     /// types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same `event_id` and the
     /// same bytes as before. A webhook can have one running replay at a time.
     ///
-    /// With `dry_run`, the events are only counted, and the status is 200.
+    /// With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000 positions of
+    /// the log. To count a longer range, start the next dry run at `next_position` of the previous one.
     #[oai(path = "/webhooks/:id/replays", method = "post", operation_id = "replay_events")]
     async fn start(
         &self,
@@ -176,7 +186,7 @@ impl Replays {
         let (shard, pool) = (caller.shard_id, state.ledger.pool());
         let since = time("since", Some(request.since.0))?.unwrap_or_default();
         let webhook = find(&state, &caller, WebhookId(id.0)).await?;
-        let from = reader::position_at(pool, shard, since).await?;
+        let from = reader::position_at(pool, shard, since).await?.max(request.from_position.unwrap_or_default());
         let (account_id, webhook_id, kind) = (caller.account_id, webhook.id, ReplayKind::Missed);
         let only = request.only.map(Into::into);
         if request.dry_run == Some(true) {
@@ -184,7 +194,10 @@ impl Replays {
             let until = reader::head(pool, shard).await? + 1;
             let search = Search { account_id, webhook_id, kind, events: webhook.events, only };
             let (found, to) = search.count(pool, shard, from, until).await?;
-            let counted = ReplayRequested { found: Some(found), is_complete: Some(to >= until), replay: None };
+            let is_complete = to >= until;
+            let (next_position, until_position) = (Some(to).filter(|_| !is_complete), Some(until));
+            let is_complete = Some(is_complete);
+            let counted = ReplayRequested { found: Some(found), is_complete, next_position, until_position, replay: None };
             return Ok(Stored::new(200, render(&counted).map_err(ApiError::internal)?, false));
         }
         let idempotency = key.of(&caller, &format!("/api/v1/webhooks/{}/replays", id.0), &request, requested)?;

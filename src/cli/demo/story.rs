@@ -1,14 +1,15 @@
-//! The story that fills the pages: users, many orders, payouts, a receiver that does not answer, and money that waits for a
-//! second operator. It uses the same HTTP APIs as the tour.
+//! The story that fills the pages: users, many orders, payouts, a discount, a receiver that does not answer, money that waits
+//! for a second operator, and a bank statement. It uses the same HTTP APIs as the tour.
 
 use anyhow::Context;
+use chrono::Utc;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::printer::Printer;
 use super::stage::Stage;
 use super::tour::Account;
-use crate::cli::client::Client;
+use crate::cli::client::{Body, Client};
 use crate::cli::starter;
 use crate::sandbox::cards::{CARDS, COUNTRY, CURRENCY, made_up_codes};
 
@@ -28,12 +29,16 @@ pub async fn tell(account: &Account, stage: &mut Stage, printer: &mut Printer) -
     let story = Story { account, run: stage.run.clone() };
     story.users(stage).await?;
     story.money().await?;
+    story.bank_statement().await?;
     story.webhook_without_receiver().await?;
     story.orders().await?;
     story.payouts().await?;
     printer.fact(
         "filled",
-        &format!("{} orders, two payouts, a receiver that does not answer, a funding to approve", QUANTITIES.len()),
+        &format!(
+            "{} orders, two payouts, a receiver that does not answer, a funding to approve, a line of a bank statement to decide",
+            QUANTITIES.len()
+        ),
     )?;
     Ok(())
 }
@@ -53,13 +58,32 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Funds the wallet, and requests a funding that a second operator must approve.
+    /// Funds the wallet, requests a funding that a second operator must approve, and sets a discount on one product.
     async fn money(&self) -> anyhow::Result<()> {
-        let fund = format!("/wallets/{}/fund", self.account.wallet);
-        for (amount, reference) in [("2500.00", "MONTHLY"), ("25000.00", "CAMPAIGN")] {
+        let Account { id, wallet, products: [_, books, ..], .. } = self.account;
+        let fund = format!("/wallets/{wallet}/fund");
+        for (amount, reference) in
+            [("2500.00", "MONTHLY"), ("750.00", "INVOICE-1"), ("750.00", "INVOICE-2"), ("25000.00", "CAMPAIGN")]
+        {
             self.operator(Method::POST, &fund, json!({"amount": amount, "reference": format!("{reference}-{}", self.run)}))
                 .await?;
         }
+        let discount = json!({"product_id": books, "discount": "5.00"});
+        self.operator(Method::PUT, &format!("/accounts/{id}/discounts"), discount).await?;
+        Ok(())
+    }
+
+    /// Imports a bank statement. The first line is matched. The second one fits two fundings, so a person decides.
+    async fn bank_statement(&self) -> anyhow::Result<()> {
+        let (today, run) = (Utc::now().date_naive(), &self.run);
+        let csv = format!(
+            "date,amount,currency,reference,text\n\
+             {today},2500.00,{CURRENCY},MONTHLY-{run},Monthly budget\n\
+             {today},750.00,{CURRENCY},INVOICE-{run},Payment of an invoice\n"
+        );
+        let path = "/admin/v1/reconciliation/statements";
+        let reply = self.account.operator.send(Method::POST, path, Some(Body::csv(csv)), &[]).await?;
+        reply.data().with_context(|| format!("POST {path}"))?;
         Ok(())
     }
 

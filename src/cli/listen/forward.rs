@@ -1,5 +1,5 @@
 //! `listen --forward-to URL`: pulls the account's events from a service, and sends them as webhooks to a URL near this
-//! machine. The service needs no way to reach it.
+//! machine. The service needs no way to reach it. Pulled events have no signature, so this program signs each.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::secrets::seal::{Secret, random_secret};
 /// Seconds that a request waits for an event: the longest that the service allows.
 const WAIT_SECONDS: u64 = 30;
 /// Maximum number of events in one response.
-const PAGE_EVENTS: usize = 20;
+const PAGE_EVENTS: usize = 100;
 /// Timeout of an attempt, as the service's own deliveries have.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
 /// First and longest pause before a retry. Each pause is twice as long as the one before.
@@ -41,8 +41,8 @@ const NO_WEBHOOK: i64 = 0;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Forwarding")]
 pub struct ForwardArgs {
-    /// Pull the account's events with an API key, and send them to this URL, for example http://localhost:3000/hook; needs no
-    /// webhook
+    /// Pull the account's events with an API key, sign each with --secret, and send them to this URL, for example
+    /// http://localhost:3000/hook; needs no webhook
     #[arg(long, value_name = "URL", value_parser = target)]
     pub forward_to: Option<Url>,
     /// Forward the events since this time, for example 2026-11-01T00:00:00Z [default: goes on where the last run ended; in
@@ -72,6 +72,9 @@ struct Page {
 #[derive(Deserialize)]
 struct PageData {
     events: Vec<Box<RawValue>>,
+    /// Value of `X-Event-Sequence` for each event. Nodes of earlier builds send none.
+    #[serde(default)]
+    sequences: Vec<i64>,
     cursor: String,
     has_more: bool,
 }
@@ -84,11 +87,37 @@ struct Named {
     created_at: DateTime<Utc>,
 }
 
+/// An event of a page.
+struct Pulled<'a> {
+    /// Envelope, byte for byte.
+    envelope: &'a RawValue,
+    named: Named,
+    sequence: Option<i64>,
+}
+
+impl PageData {
+    /// Returns the events at or after a time. The service returns earlier ones, too, while the time is in the future.
+    fn since(&self, since: Option<DateTime<Utc>>) -> anyhow::Result<Vec<Pulled<'_>>> {
+        let mut events = vec![];
+        for (index, envelope) in self.events.iter().enumerate() {
+            let named: Named = serde_json::from_str(envelope.get()).context("an event has no envelope")?;
+            if since.is_none_or(|since| named.created_at >= since) {
+                events.push(Pulled { envelope, named, sequence: self.sequences.get(index).copied() });
+            }
+        }
+        Ok(events)
+    }
+}
+
 /// Progress through the events: everything up to the cursor is forwarded, and a number of events after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
-    /// Cursor of the last whole page. `None` stands for the beginning.
+    /// Cursor of the last whole page. `None` before the first one is complete.
     cursor: Option<String>,
+    /// Time at which the forwarding begins. `None` stands for the beginning of the log.
+    #[serde(default)]
+    since: Option<DateTime<Utc>>,
+    /// Number of forwarded events after the cursor, or after the beginning if there is no cursor.
     forwarded: usize,
 }
 
@@ -166,24 +195,21 @@ impl Forwarder<'_> {
         let mut progress = self.begin().await?;
         let mut sent = 0;
         loop {
-            let page = self.page(progress.cursor.as_deref()).await?;
-            let skipped = progress.forwarded.min(page.events.len());
-            for event in &page.events[skipped..] {
-                let named: Named = serde_json::from_str(event.get()).context("an event has no envelope")?;
-                let is_wanted = self.args.since.is_none_or(|since| named.created_at >= since);
-                let accepted = if is_wanted { Some(self.send(event, &named).await?) } else { None };
+            let page = self.page(&progress).await?;
+            let events = page.since(progress.since)?;
+            for event in events.iter().skip(progress.forwarded) {
+                let (attempt, status) = self.send(event).await?;
                 progress.forwarded += 1;
                 self.keep(&progress)?;
-                if let Some((attempt, status)) = accepted {
-                    self.print(event, &named, attempt, &Ok(status), None)?;
-                    sent += 1;
-                }
+                self.print(event, attempt, &Ok(status), None)?;
+                sent += 1;
                 if self.args.count == Some(sent) {
                     return Ok(());
                 }
             }
-            progress =
-                Progress { cursor: Some(page.cursor), forwarded: progress.forwarded - page.events.len().min(progress.forwarded) };
+            // The last run may have read a longer page.
+            progress.forwarded = progress.forwarded.saturating_sub(events.len());
+            progress.cursor = Some(page.cursor);
             self.keep(&progress)?;
             if !page.has_more {
                 tracing::debug!("all events are forwarded; waiting for the next");
@@ -191,17 +217,16 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Returns the progress to go on from: that of the last run, or the present on the first run.
+    /// Returns the progress to go on from: the given time, that of the last run, or the present on the first run.
     async fn begin(&self) -> anyhow::Result<Progress> {
-        if self.args.since.is_some() {
-            return Ok(Progress::default());
-        }
-        if self.file.exists() {
+        let progress = if self.args.since.is_some() {
+            Progress { since: self.args.since, ..Progress::default() }
+        } else if self.file.exists() {
             let text = crate::config::read_private(&self.file, "the progress of the forwarding")?;
             return serde_json::from_str(text.expose()).with_context(|| format!("{} is damaged", self.file.display()));
-        }
-        let latest = self.pull("after=latest&wait=0").await?;
-        let progress = Progress { cursor: Some(latest.cursor), forwarded: 0 };
+        } else {
+            Progress { cursor: Some(self.pull("after=latest&wait=0").await?.cursor), ..Progress::default() }
+        };
         self.keep(&progress)?;
         Ok(progress)
     }
@@ -210,11 +235,16 @@ impl Forwarder<'_> {
         private::write(&self.file, &serde_json::to_string(progress)?)
     }
 
-    /// Pulls the events after a cursor. Waits for one if there is none.
-    async fn page(&self, cursor: Option<&str>) -> anyhow::Result<PageData> {
+    /// Pulls the events after the cursor, or before the first cursor those since the time. Waits for one if there is none.
+    async fn page(&self, progress: &Progress) -> anyhow::Result<PageData> {
         let mut query = form_urlencoded(&[("wait", &WAIT_SECONDS.to_string()), ("limit", &PAGE_EVENTS.to_string())]);
         let types = self.args.types.join(",");
-        let optional = [("after", cursor), ("types", Some(types.as_str()).filter(|types| !types.is_empty()))];
+        let since = progress.since.filter(|_| progress.cursor.is_none()).map(|since| since.to_rfc3339());
+        let optional = [
+            ("after", progress.cursor.as_deref()),
+            ("since", since.as_deref()),
+            ("types", Some(types.as_str()).filter(|types| !types.is_empty())),
+        ];
         for (name, value) in optional {
             if let Some(value) = value {
                 query = format!("{query}&{}", form_urlencoded(&[(name, value)]));
@@ -250,18 +280,18 @@ impl Forwarder<'_> {
 
     /// Sends an event until the target accepts it with a status from 200 to 299, and prints each failure. Returns the number
     /// of attempts and the status.
-    async fn send(&self, event: &RawValue, named: &Named) -> anyhow::Result<(u32, u16)> {
+    async fn send(&self, event: &Pulled<'_>) -> anyhow::Result<(u32, u16)> {
         let (mut pauses, mut attempt) = (Pauses::default(), 0);
         loop {
             attempt += 1;
             let request_id = uuid::Uuid::new_v4().to_string();
-            let (timestamp, body) = (Utc::now().timestamp(), event.get().as_bytes().to_vec());
+            let (timestamp, body) = (Utc::now().timestamp(), event.envelope.get().as_bytes().to_vec());
             let delivery = Delivery {
                 url: self.target.as_str(),
                 webhook_id: NO_WEBHOOK,
-                event_id: &named.event_id,
-                event_type: &named.event_type,
-                sequence: None,
+                event_id: &event.named.event_id,
+                event_type: &event.named.event_type,
+                sequence: event.sequence,
                 request_id: &request_id,
                 secret: self.secret.expose(),
                 previous_secret: None,
@@ -282,20 +312,19 @@ impl Forwarder<'_> {
                 return Ok((attempt, status));
             }
             let pause = pauses.pause();
-            self.print(event, named, attempt, &outcome, Some(pause))?;
+            self.print(event, attempt, &outcome, Some(pause))?;
             tokio::time::sleep(pause).await;
         }
     }
 
     fn print(
         &self,
-        event: &RawValue,
-        named: &Named,
+        event: &Pulled<'_>,
         attempt: u32,
         outcome: &Result<u16, String>,
         pause: Option<Duration>,
     ) -> std::io::Result<()> {
-        let body: Option<serde_json::Value> = serde_json::from_str(event.get()).ok();
+        let (named, body) = (&event.named, serde_json::from_str::<serde_json::Value>(event.envelope.get()).ok());
         if self.output.json {
             return self.output.json_line(&json!({
                 "event_type": named.event_type, "event_id": named.event_id, "attempt": attempt, "status": outcome.as_ref().ok(),
@@ -350,6 +379,33 @@ mod tests {
         let mut pauses = Pauses::default();
         let first: Vec<u128> = (0..9).map(|_| pauses.pause().as_millis()).collect();
         assert_eq!(first, [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+    }
+
+    fn page(data: serde_json::Value) -> PageData {
+        serde_json::from_value(data).unwrap()
+    }
+
+    #[test]
+    fn events_before_the_time_are_left_out_and_the_others_keep_their_sequence() {
+        let event = |id: &str, time: &str| json!({"event_id": id, "event_type": "order.created", "created_at": time});
+        let events = json!([event("a", "2026-01-31T12:00:00.000Z"), event("b", "2026-01-31T12:00:01.000Z")]);
+        let found = |page: &PageData, since: Option<&str>| -> Vec<(String, Option<i64>)> {
+            let events = page.since(since.map(|since| since.parse().unwrap())).unwrap();
+            events.into_iter().map(|event| (event.named.event_id, event.sequence)).collect()
+        };
+        let current = page(json!({"events": events, "sequences": [5, 8], "cursor": "c", "has_more": false}));
+        let second = ("b".to_owned(), Some(8));
+        assert_eq!(found(&current, None), [("a".to_owned(), Some(5)), second.clone()]);
+        assert_eq!(found(&current, Some("2026-01-31T13:00:01+01:00")), [second]);
+        assert_eq!(found(&current, Some("2026-01-31T12:00:02Z")), []);
+        let earlier_build = page(json!({"events": events, "cursor": "c", "has_more": false}));
+        assert_eq!(found(&earlier_build, Some("2026-01-31T12:00:01Z")), [("b".to_owned(), None)]);
+    }
+
+    #[test]
+    fn the_progress_of_an_earlier_build_is_read() {
+        let read = |text| serde_json::from_str::<Progress>(text).unwrap();
+        assert_eq!(read(r#"{"cursor": null, "forwarded": 2}"#), Progress { forwarded: 2, ..Progress::default() });
     }
 
     #[test]

@@ -82,6 +82,14 @@ pub struct Bundle {
     pub is_full: bool,
 }
 
+impl Bundle {
+    /// Splits the next entry off the rest of the bundle's bytes. Returns none if it is truncated.
+    pub fn split<'b>(&self, rest: &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
+        let (length, after) = rest.split_at_checked(self.length)?;
+        after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    }
+}
+
 /// Iterator over leaf hashes, from position 1 on.
 pub enum Leaves {
     Tiles { directory: Directory, size: u64, at: u64, tile: std::vec::IntoIter<Hash> },

@@ -5,7 +5,7 @@
 
 mod claims;
 mod export;
-mod leaves;
+pub(super) mod leaves;
 pub mod structure;
 mod tiles;
 mod unread;

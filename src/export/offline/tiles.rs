@@ -172,13 +172,10 @@ impl TileCheck {
 
     /// Compares the entries of one tile with its hashes.
     fn entries(&mut self, tile: Tile, bundle: &Bundle, hashes: &[Hash]) {
-        let (mut rest, length) = (&bundle.bytes[..], bundle.length);
+        let mut rest = &bundle.bytes[..];
         for (hash, number) in hashes.iter().zip(tile.index * u64::from(FULL) + 1..) {
             let position = Position::try_from(number).unwrap_or(Position::MAX);
-            let entry = rest.split_at_checked(length).and_then(|(length, after)| {
-                after.split_at_checked(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
-            });
-            let Some((entry, after)) = entry else {
+            let Some((entry, after)) = bundle.split(rest) else {
                 self.findings.add(Difference::Tile { path: bundle.path.clone(), problem: "the bundle is truncated".to_owned() });
                 return;
             };

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, replanned};
-use ledger_events::order::Order;
+use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, Position, ShardId};
 use ledger_projections::listing::moves::{self, Move, Uncounted};
 use ledger_projections::listing::pages::{self, Thresholds};
@@ -104,6 +104,18 @@ async fn positions_between(
         positions.end = first_at(conn, shard, to, head).await?;
     }
     Ok((positions, head + 1))
+}
+
+/// Counts the orders of an account by their present status.
+pub async fn orders_by_status(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+) -> Result<Vec<(OrderStatus, i64)>, sqlx::Error> {
+    let uncounted = uncounted(&mut *conn, shard, Some(account), &Thresholds::default()).await?;
+    let groups = pages::order_groups(conn, (shard, account), None, None, &uncounted).await?;
+    let of = |status: OrderStatus| groups.iter().filter(|group| group.kind == status.as_str()).map(|group| group.rows).sum();
+    Ok(OrderStatus::ALL.into_iter().map(|status| (status, of(status))).collect())
 }
 
 /// Returns the changes that the stored counts of an account, or of all accounts, do not include.

@@ -105,12 +105,16 @@ const proceed = (root) => {
   const form = root.querySelector("form[data-proceed]");
   if (form) setTimeout(() => { if (form.isConnected && !form.dataset.stopped) form.requestSubmit(); }, 400);
 };
+const stopWork = () => { for (const form of document.querySelectorAll("form[data-proceed]")) form.dataset.stopped = "1"; };
 document.addEventListener("click", (event) => {
   const stop = event.target.closest("button[data-stop]");
   if (!stop) return;
-  for (const form of document.querySelectorAll("form[data-proceed]")) form.dataset.stopped = "1";
+  stopWork();
   stop.hidden = true;
 });
+// Whoever fills or sends another form does not lose it to the next step.
+document.addEventListener("input", stopWork);
+document.addEventListener("submit", (event) => { if (!event.target.matches("[data-proceed]")) stopWork(); });
 
 // A form is sent once.
 document.addEventListener("submit", (event) => {

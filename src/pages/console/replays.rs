@@ -14,13 +14,14 @@ use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
+use crate::pages::shared::counting::{self, Count, hidden};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 const KINDS: [(&str, &str); 2] =
     [("missed", "What never reached the webhook"), ("deliveries", "Everything that it has a delivery of")];
-/// Largest number of parts of the log that are counted for one page. Each has 500,000 positions.
-const PARTS: usize = 5;
+/// Fields of the form.
+const FIELDS: &[&str] = &["webhook_id", "kind", "since", "per_second"];
 
 /// A replay, as `GET /admin/v1/webhooks/:id/replays` returns it.
 #[derive(Debug, Deserialize)]
@@ -54,22 +55,12 @@ struct Running {
     replays: Vec<Replay>,
 }
 
-/// Result of a dry run.
-#[derive(Debug, Deserialize)]
-struct Counted {
-    found: i64,
-    next_position: Option<i64>,
-}
-
-/// Number of events that a replay would deliver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Count {
-    found: i64,
-    is_complete: bool,
-}
-
 pub fn add(site: Site) -> Site {
-    site.get("/console/replays", show).post("/console/replays", start).post("/console/replays/:id/cancel", cancel)
+    site.get("/console/replays", show)
+        .post("/console/replays", start)
+        .get("/console/replays/count", begin)
+        .post("/console/replays/count", count)
+        .post("/console/replays/:id/cancel", cancel)
 }
 
 fn path_of(form: &Form) -> Result<String, Refusal> {
@@ -85,21 +76,6 @@ fn body(form: &Form) -> Value {
         body["since"] = moment(since).into();
     }
     body
-}
-
-/// Counts the events of a replay, part after part of the log.
-async fn count(visit: &Visit, path: &str, form: &Form) -> Result<Count, Refusal> {
-    let mut body = body(form);
-    body["dry_run"] = json!(true);
-    let mut found = 0;
-    for _ in 0..PARTS {
-        let part: Counted = visit.change(Method::POST, path, &body).await?;
-        found += part.found;
-        let Some(next) = part.next_position else { return Ok(Count { found, is_complete: true }) };
-        body["since"] = Value::Null;
-        body["from_position"] = json!(next);
-    }
-    Ok(Count { found, is_complete: false })
 }
 
 /// Everything that the page shows.
@@ -120,21 +96,41 @@ async fn load(visit: &Visit, form: &Form) -> Result<Shown, Refusal> {
     Ok(Shown { running: running.replays, of_webhook: Some(of_webhook), count: None })
 }
 
-/// Shows the replays. With a kind in the query, counts the events first.
 async fn show(visit: Visit) -> PageResult {
-    let operator = visit.operator()?;
-    let loaded = async {
-        let mut shown = load(&visit, &visit.query).await?;
-        if visit.query.text("kind").is_some() && operator.may(Role::Admin) {
-            shown.count = Some(count(&visit, &path_of(&visit.query)?, &visit.query).await?);
-        }
-        Ok::<_, Refusal>(shown)
-    };
-    match loaded.await {
+    visit.operator()?;
+    match load(&visit, &visit.query).await {
         Ok(shown) => Ok(page(&visit, &shown, &visit.query, None)),
-        Err(refusal) => corrected(unknown(refusal), |refusal| {
-            layout::refused(page(&visit, &Shown::default(), &visit.query, Some(refusal)), refusal)
-        }),
+        Err(refusal) => refused(&visit, &visit.query, refusal),
+    }
+}
+
+fn refused(visit: &Visit, form: &Form, refusal: Refusal) -> PageResult {
+    corrected(unknown(refusal), |refusal| layout::refused(page(visit, &Shown::default(), form, Some(refusal)), refusal))
+}
+
+/// Leads a browser that reads the address of a count again to the form.
+async fn begin(visit: Visit) -> PageResult {
+    visit.operator()?;
+    Ok(redirect("/console/replays"))
+}
+
+/// Counts the events of a replay, part after part of the log.
+async fn count(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let form = &visit.form;
+    let counted = async {
+        let mut body = body(form);
+        if let (Some(position), Some(fields)) = (counting::begin(form), body.as_object_mut()) {
+            fields.remove("since");
+            fields.insert("from_position".to_owned(), position.into());
+        }
+        let path = path_of(form)?;
+        let (shown, count) = futures::try_join!(load(&visit, form), Count::step(&visit, &path, body))?;
+        Ok::<_, Refusal>(Shown { count: Some(count), ..shown })
+    };
+    match counted.await {
+        Ok(shown) => Ok(page(&visit, &shown, form, None)),
+        Err(refusal) => refused(&visit, form, refusal),
     }
 }
 
@@ -177,7 +173,7 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
         (layout::problem(refusal))
         p { "A replay delivers past events to a webhook again, with the same bytes, at a limited rate." }
         @if is_admin {
-            form.card method="get" action="/console/replays" {
+            form.card method="post" action="/console/replays/count" {
                 (fields.input("webhook_id", "Webhook number", "text", ""))
                 (fields.select("kind", "Events", &KINDS, ""))
                 (fields.input("since", "Since", "text", &format!("{MOMENT_HINT} Optional for what never reached the webhook.")))
@@ -211,13 +207,11 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
 fn confirmation(form: &Form, count: Count) -> Markup {
     html! {
         div.card role="status" {
-            p {
-                strong { @if !count.is_complete { "At least " } (count.found) @if count.found == 1 { " event" } @else { " events" } }
-                " would be delivered to webhook " (form.value("webhook_id")) "."
-            }
-            @if count.found > 0 || !count.is_complete {
+            p { strong { (count.events()) } " would be delivered to webhook " (form.value("webhook_id")) "." }
+            @if count.found > 0 || !count.is_complete() {
+                (count.progress("/console/replays/count", form, FIELDS))
                 form method="post" action="/console/replays" {
-                    @for name in ["webhook_id", "kind", "since", "per_second"] { input type="hidden" name=(name) value=(form.value(name)); }
+                    (hidden(form, FIELDS))
                     button { "Start the replay" }
                 }
             }

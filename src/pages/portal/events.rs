@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::pages::call::Refusal;
-use crate::pages::form::Form;
+use crate::pages::form::{Form, moment};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, copyable, time};
@@ -59,7 +59,7 @@ async fn list(visit: Visit) -> PageResult {
 }
 
 async fn load(visit: &Visit) -> Result<Events, Refusal> {
-    let mut events: Events = visit.get(&format!("/api/v1/events?{}", visit.query.only(&["after", "types"]))).await?;
+    let mut events: Events = visit.get(&format!("/api/v1/events?{}", first(&visit.query)?)).await?;
     for _ in 1..MAX_CALLS {
         if !events.events.is_empty() || !events.has_more {
             break;
@@ -67,6 +67,18 @@ async fn load(visit: &Visit) -> Result<Events, Refusal> {
         events = visit.get(&format!("/api/v1/events?{}", after(&visit.query, &events.cursor))).await?;
     }
     Ok(events)
+}
+
+/// Returns the query of the first call: the chosen events after a cursor, since a time, or all of them.
+///
+/// # Errors
+/// A refusal of the time, if there is a cursor too.
+fn first(query: &Form) -> Result<String, Refusal> {
+    let since = query.text("since").map(|since| ("since", moment(since)));
+    if since.is_some() && query.text("after").is_some() {
+        return Err(Refusal::of_field("since", "cannot be combined with a cursor: clear one of the two"));
+    }
+    Ok(url::form_urlencoded::Serializer::new(query.only(&["after", "types"])).extend_pairs(since).finish())
 }
 
 /// Returns the query of the events after a cursor, of the chosen types.
@@ -88,11 +100,12 @@ fn page(visit: &Visit, events: Option<&Events>, refusal: Option<&Refusal>) -> Re
         p { "Events in the order in which they happened, oldest first. Programs read the same list without a webhook." }
         (table::filters("/portal/events", &html! {
             (fields.select("types", "Event", &types, ""))
+            (fields.input("since", "Since (UTC)", "datetime-local", ""))
             (fields.input("after", "After this cursor", "search", ""))
         }))
         @if let Some(events) = events { (content(&visit.query, events)) }
         p.actions {
-            @if !visit.query.value("after").is_empty() { a.button.plain href="/portal/events" { "From the beginning" } }
+            @if !visit.query.only(&["after", "since"]).is_empty() { a.button.plain href="/portal/events" { "From the beginning" } }
             a.button.plain href="/portal/events?after=latest" { "From now on" }
         }
     };
@@ -100,13 +113,13 @@ fn page(visit: &Visit, events: Option<&Events>, refusal: Option<&Refusal>) -> Re
 }
 
 fn content(query: &Form, events: &Events) -> Markup {
-    let is_first = query.only(&["after", "types"]).is_empty();
+    let is_all = query.only(&["after", "since", "types"]).is_empty();
     html! {
         @if !events.events.is_empty() { (rows(&events.events)) }
         @else if events.has_more { p.quiet { "This part of the log has no such event." } }
-        @else if is_first { (table::empty("Nothing has happened yet. An order is the first event.", Some(("/portal/products", "Browse the catalogue")))) }
-        @else { (table::empty("There is no such event after this cursor yet.", None)) }
-        @if !is_first || !events.events.is_empty() {
+        @else if is_all { (table::empty("Nothing has happened yet. An order is the first event.", Some(("/portal/products", "Browse the catalogue")))) }
+        @else { (table::empty("There is no such event yet.", None)) }
+        @if !is_all || !events.events.is_empty() {
             p { "Cursor after this part: " (copyable(&events.cursor)) }
         }
         nav.pager aria-label="Parts of the log" {
@@ -164,6 +177,17 @@ mod tests {
         assert!(markup.contains("href=\"/portal/orders/5\"") && markup.contains("ORD-&lt;5&gt;"), "{markup}");
         assert!(markup.contains("/portal/events?types=order.created&amp;after=c%26d"), "{markup}");
         assert!(content(&query, &events(false)).0.contains("the end of the log"));
+    }
+
+    #[test]
+    fn the_first_part_begins_at_a_time_and_later_parts_at_a_cursor() {
+        let query = Form::parse(b"types=order.created&since=2026-01-31T12:05&after=");
+        assert_eq!(first(&query).unwrap(), "types=order.created&since=2026-01-31T12%3A05%3A00.000Z");
+        assert_eq!(link(&query, "c"), "/portal/events?types=order.created&after=c");
+        // The API refuses the time at its field.
+        assert_eq!(first(&Form::parse(b"since=soon")).unwrap(), "since=soon");
+        let refusal = first(&Form::parse(b"since=2026-01-31&after=c")).unwrap_err();
+        assert_eq!(refusal.messages["since"], ["cannot be combined with a cursor: clear one of the two"]);
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! The list of orders: with its filters, and as CSV.
 
-use chrono::SecondsFormat;
-use futures::{StreamExt, TryStreamExt, stream};
+use std::{future, io};
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use futures::{StreamExt, stream};
 use maud::{Markup, html};
-use poem::Response;
+use poem::{Body, Response};
 
 use crate::pages::call::{List, Refusal};
-use crate::pages::outcome::{PageResult, Stop, file};
+use crate::pages::form::Form;
+use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::filters;
+use crate::pages::parts::period::{filters, period, rfc3339};
 use crate::pages::parts::values::{badge, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::order::{Order, STATUSES};
@@ -18,11 +21,8 @@ use crate::spreadsheet::{self, inert};
 
 /// Filters of the list that are those of the API.
 const FILTERS: [&str; 4] = ["status", "product_id", "reference_code", "client_reference"];
-/// Number of pages of the API in a CSV. Each has 100 orders.
-const CSV_PAGES: u64 = 10;
-const CSV_PAGE: u64 = 100;
-/// Number of pages of a CSV that are read at the same time.
-const AT_ONCE: usize = 3;
+/// Largest number of orders in a call for a CSV.
+const IN_CALL: usize = 100;
 const COLUMNS: [&str; 14] = [
     "id",
     "reference_code",
@@ -82,19 +82,11 @@ fn page(visit: &Visit, orders: Option<&List<Order>>, refusal: Option<&Refusal>) 
             @else {
                 (rows("Orders", &orders.items))
                 (table::pager(orders, "/portal/orders", &visit.query))
-                p { a href={ "/portal/orders.csv?" (kept) } { "Download as CSV" } " " span.quiet { (extent(orders.total)) } }
+                p { a href={ "/portal/orders.csv?" (kept) } { "Download as CSV" } " " span.quiet { "All orders of this list." } }
             }
         }
     };
     layout::page(visit, "Orders", &body)
-}
-
-/// Says how much of a list a CSV contains.
-fn extent(total: u64) -> String {
-    match total > CSV_PAGES * CSV_PAGE {
-        true => format!("The newest {} orders. Filter by date to get others.", CSV_PAGES * CSV_PAGE),
-        false => "All orders of this list.".to_owned(),
-    }
 }
 
 fn nothing(kept: &str) -> Markup {
@@ -120,30 +112,75 @@ pub fn rows(caption: &str, orders: &[Order]) -> Markup {
     table::table(caption, &columns, &orders.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Sends the newest orders of the filtered list as CSV.
-async fn download(visit: Visit) -> PageResult {
-    visit.user()?;
-    let filters = filters(&visit.query, &FILTERS)?;
-    let list = |number: u64| format!("/api/v1/orders?{filters}&limit={CSV_PAGE}&page={number}");
-    let first = visit.list::<Order>(&list(1), "orders").await?;
-    let further: Vec<String> = (2..=first.pages.min(CSV_PAGES)).map(list).collect();
-    let calls: Vec<_> = further.iter().map(|path| visit.list::<Order>(path, "orders")).collect();
-    let further: Vec<List<Order>> = stream::iter(calls).buffered(AT_ONCE).try_collect().await?;
-    let mut orders: Vec<Order> = first.items.into_iter().chain(further.into_iter().flat_map(|list| list.items)).collect();
-    // An order that was placed meanwhile moves the last one of a page to the next page.
-    orders.sort_by_key(|order| std::cmp::Reverse(order.id));
-    orders.dedup_by_key(|order| order.id);
-    let text = csv(&orders).map_err(|error| {
-        tracing::error!(%error, "orders cannot be written as CSV");
-        Stop::Refused(Refusal::new(poem::http::StatusCode::INTERNAL_SERVER_ERROR, "E_INTERNAL", "The CSV cannot be written."))
-    })?;
-    Ok(file("orders.csv", "text/csv; charset=utf-8; header=present", text))
+/// Part of a list that a call reads for a CSV: a page of the orders that were placed before a time. With page numbers alone, a
+/// part would skip orders when others leave the list meanwhile, such as that of pending ones.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    before: Option<DateTime<Utc>>,
+    page: u64,
+    /// Orders that earlier parts had, of the last millisecond before the time. This part may have them again.
+    had: Vec<i64>,
 }
 
-fn csv(orders: &[Order]) -> Result<Vec<u8>, csv::Error> {
+impl Part {
+    /// Returns the address of the part of a filtered list.
+    fn address(&self, query: &Form) -> Result<String, Refusal> {
+        let [from, _] = period(query)?;
+        let mut fields = url::form_urlencoded::Serializer::new(query.only(&FILTERS));
+        for (name, at) in [("created_from", from), ("created_to", self.before)] {
+            fields.extend_pairs(at.map(|at| (name, rfc3339(at))));
+        }
+        Ok(format!("/api/v1/orders?{}&limit={IN_CALL}&page={}", fields.finish(), self.page))
+    }
+
+    /// Removes the orders that earlier parts had, and returns the next part, if there is one.
+    fn take(self, orders: &mut Vec<Order>) -> Option<Part> {
+        let is_full = orders.len() == IN_CALL;
+        let last = orders.last()?.created_at;
+        orders.retain(|order| !self.had.contains(&order.id));
+        let before = Some(last + TimeDelta::milliseconds(1));
+        let of_last = orders.iter().filter(|order| order.created_at == last).map(|order| order.id);
+        let next = match before == self.before {
+            // More orders of one millisecond than fit into a call.
+            true => Part { before, page: self.page + 1, had: self.had.into_iter().chain(of_last).collect() },
+            false => Part { before, page: 1, had: of_last.collect() },
+        };
+        is_full.then_some(next)
+    }
+}
+
+async fn read(visit: &Visit, part: &Part) -> Result<Vec<Order>, Refusal> {
+    Ok(visit.list::<Order>(&part.address(&visit.query)?, "orders").await?.items)
+}
+
+/// Sends all orders of the filtered list as CSV, the newest first, call by call. A call that fails after the first one breaks the
+/// download off, so that nobody takes the part for the whole.
+async fn download(visit: Visit) -> PageResult {
+    visit.user()?;
+    let [_, before] = period(&visit.query)?;
+    let part = Part { before, page: 1, had: vec![] };
+    let mut orders = read(&visit, &part).await?;
+    let next = part.take(&mut orders);
+    let begin = future::ready(csv(&orders, true));
+    let rest = stream::try_unfold((visit, next), |(visit, part)| async move {
+        let Some(part) = part else { return Ok(None) };
+        let mut orders = read(&visit, &part).await.map_err(|refusal| {
+            tracing::warn!(code = refusal.code, "a download of orders broke off");
+            io::Error::other(refusal.message)
+        })?;
+        let next = part.take(&mut orders);
+        Ok(Some((csv(&orders, false)?, (visit, next))))
+    });
+    let body = Body::from_bytes_stream(stream::once(begin).chain(rest));
+    Ok(file("orders.csv", "text/csv; charset=utf-8; header=present", body))
+}
+
+fn csv(orders: &[Order], is_first: bool) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     spreadsheet::rows(&mut text, |csv| {
-        csv.write_record(COLUMNS)?;
+        if is_first {
+            csv.write_record(COLUMNS)?;
+        }
         orders.iter().try_for_each(|order| {
             csv.write_record([
                 &*order.id.to_string(),
@@ -173,8 +210,43 @@ mod tests {
 
     #[test]
     fn a_csv_has_no_formulas() {
-        let text = String::from_utf8(csv(&[order(1)]).unwrap()).unwrap();
+        let text = String::from_utf8(csv(&[order(1)], true).unwrap()).unwrap();
         let row = text.lines().nth(1).unwrap();
         assert_eq!(row, "1,ORD-0000000001,'=1+1,PENDING,7,\"Card, blue\",EUR,10.00,3,0.00,30.00,0.00,1,2026-01-31T12:00:00.000Z");
+        assert_eq!(csv(&[], false).unwrap(), b"");
+    }
+
+    /// Reads a list part by part, as the API returns it. Returns the ids of the orders in the CSV.
+    fn taken(list: &[Order]) -> Vec<i64> {
+        let (mut ids, mut part) = (vec![], Some(Part { before: None, page: 1, had: vec![] }));
+        while let Some(now) = part {
+            let fitting = list.iter().filter(|order| now.before.is_none_or(|before| order.created_at < before));
+            let skipped = (usize::try_from(now.page).unwrap() - 1) * IN_CALL;
+            let on_page = fitting.skip(skipped).take(IN_CALL);
+            let mut orders: Vec<Order> = on_page.map(|one| Order { created_at: one.created_at, ..order(one.id) }).collect();
+            part = now.take(&mut orders);
+            ids.extend(orders.iter().map(|order| order.id));
+        }
+        ids
+    }
+
+    #[test]
+    fn each_order_is_in_the_csv_once_however_many_were_placed_in_one_millisecond() {
+        let start = order(0).created_at;
+        for (count, in_one) in [(0, 1), (99, 1), (100, 1), (250, 1), (250, 3), (450, 150), (450, 1_000)] {
+            let ids: Vec<i64> = (0..count).rev().collect();
+            let at = |id: i64| start + TimeDelta::milliseconds(id / in_one);
+            let list: Vec<Order> = ids.iter().map(|id| Order { created_at: at(*id), ..order(*id) }).collect();
+            assert_eq!(taken(&list), ids, "{count} orders, {in_one} in a millisecond");
+        }
+    }
+
+    #[test]
+    fn a_part_is_read_with_the_filters_of_the_list() {
+        let before = Some("2026-01-31T12:00:00.001Z".parse().unwrap());
+        let part = Part { before, page: 2, had: vec![] };
+        let address = part.address(&Form::parse(b"status=PENDING&from=2026-01-01&to=2026-01-31&page=7")).unwrap();
+        let expected = "status=PENDING&created_from=2026-01-01T00%3A00%3A00Z&created_to=2026-01-31T12%3A00%3A00.001Z";
+        assert_eq!(address, format!("/api/v1/orders?{expected}&limit=100&page=2"));
     }
 }

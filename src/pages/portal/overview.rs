@@ -35,7 +35,21 @@ impl Wallet {
 /// Statistics, as `GET /api/v1/orders/stats` returns them.
 #[derive(Debug, Deserialize)]
 struct Statistics {
+    statuses: Vec<InStatus>,
     days: Vec<Day>,
+}
+
+impl Statistics {
+    /// Returns the number of orders in a status.
+    fn orders(&self, status: &str) -> i64 {
+        self.statuses.iter().filter(|counted| counted.status == status).map(|counted| counted.orders).sum()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct InStatus {
+    status: String,
+    orders: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,11 +74,9 @@ struct Counts {
 
 pub async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let (wallets, latest, delayed, partial, statistics, webhooks, deliveries, counts) = futures::try_join!(
+    let (wallets, latest, statistics, webhooks, deliveries, counts) = futures::try_join!(
         visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
         visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
-        visit.list::<Order>("/api/v1/orders?limit=1&status=DELAYED", "orders"),
-        visit.list::<Order>("/api/v1/orders?limit=1&status=PARTIALLY_DELIVERED", "orders"),
         visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
         visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
@@ -80,13 +92,13 @@ pub async fn show(visit: Visit) -> PageResult {
         (balances(&wallets))
         h2 { "Needs attention" }
         (attention(&[
-            count(delayed.total, ("order waits", "orders wait"), "for stock", "/portal/orders?status=DELAYED"),
+            count(statistics.orders("DELAYED"), ("order waits", "orders wait"), "for stock", "/portal/orders?status=DELAYED"),
             count(
-                partial.total, ("order is", "orders are"), "delivered in part, the rest waits for stock",
+                statistics.orders("PARTIALLY_DELIVERED"), ("order is", "orders are"), "delivered in part, the rest waits for stock",
                 "/portal/orders?status=PARTIALLY_DELIVERED"
             ),
             count(
-                u64::try_from(counts.last_24h_failed).unwrap_or_default(), ("delivery", "deliveries"),
+                counts.last_24h_failed, ("delivery", "deliveries"),
                 "of the last 24 hours failed", &health::latest(None, usize::try_from(counts.last_24h_failed).unwrap_or_default(), "failed")
             ),
             named(&of_webhooks(&deactivated), ("webhook was", "webhooks were"), "switched off, because all deliveries failed"),
@@ -139,7 +151,7 @@ fn named(things: &[(String, String)], (one, more): (&str, &str), state: &str) ->
 }
 
 /// Renders a number of things with a link to them, or nothing if there are none.
-fn count(number: u64, (one, more): (&str, &str), state: &str, target: &str) -> Option<Markup> {
+fn count(number: i64, (one, more): (&str, &str), state: &str, target: &str) -> Option<Markup> {
     let things = if number == 1 { one } else { more };
     (number > 0).then(|| html! { (number) " " (things) " " (state) ". " a href=(target) { @if number == 1 { "Show it" } @else { "Show them" } } })
 }

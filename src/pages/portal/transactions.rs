@@ -9,16 +9,16 @@ use crate::pages::shared::transaction::{self, Transaction};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
-/// A table of transactions. Each one leads to its page, and to the order that caused it.
+/// A table of transactions. Each one leads to its page, and to the order or the payout that caused it.
 pub fn rows(caption: &str, transactions: &[Transaction]) -> Markup {
     let number = |transaction: &Transaction| html! { a href={ "/portal/transactions/" (transaction.id) } { (transaction.id) } };
-    let cause = |transaction: &Transaction| {
-        html! {
-            @if let Some(order) = transaction.order_id { a href={ "/portal/orders/" (order) } { "Order " (order) } }
-            @else { "–" }
-        }
-    };
-    transaction::rows(caption, transactions, number, cause)
+    transaction::rows(caption, transactions, number, |transaction| cause(transaction).unwrap_or_else(|| html! { "–" }))
+}
+
+/// Links to the order or the payout that caused a transaction. Fundings and adjustments have neither.
+fn cause(transaction: &Transaction) -> Option<Markup> {
+    let order = transaction.order_id.map(|id| html! { a href={ "/portal/orders/" (id) } { "Order " (id) } });
+    order.or_else(|| transaction.payout_id().map(|id| html! { a href={ "/portal/payouts/" (id) } { "Payout " (id) } }))
 }
 
 pub fn add(site: Site) -> Site {
@@ -37,12 +37,26 @@ async fn show(visit: Visit) -> PageResult {
             ("Balance afterwards", money(&transaction.balance_after, currency)),
             ("Wallet", html! { a href={ "/portal/wallets/" (transaction.wallet_id) } { "Wallet " (transaction.wallet_id) } }),
             ("Reference", html! { (transaction.reference.as_deref().unwrap_or("–")) }),
-            ("Cause", html! {
-                @if let Some(order) = transaction.order_id { a href={ "/portal/orders/" (order) } { "Order " (order) } }
-                @else { (words(&transaction.category)) }
-            }),
+            ("Cause", cause(&transaction).unwrap_or_else(|| html! { (words(&transaction.category)) })),
             ("Time", time(transaction.created_at)),
         ]))
     };
     Ok(layout::page(&visit, &format!("Transaction {}", transaction.id), &body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::shared::transaction::tests::transaction;
+
+    #[test]
+    fn a_movement_leads_to_its_page_and_to_its_cause() {
+        let order = transaction("ORDER", Some(3), "ORD-3");
+        let payout = transaction("PAYOUT_REFUND", None, "PAY-9");
+        let markup = rows("Movements", &[order, payout]).0;
+        for link in ["/portal/transactions/1\">1<", "/portal/orders/3\">Order 3<", "/portal/payouts/9\">Payout 9<"] {
+            assert!(markup.contains(link), "{link}: {markup}");
+        }
+        assert!(cause(&transaction("FUNDING", None, "PAY-9")).is_none());
+    }
 }

@@ -1,6 +1,7 @@
 //! Things that pages of clients and of operators show alike.
 
 pub mod attempts;
+pub mod counting;
 pub mod deactivation;
 pub mod delivery;
 pub mod live;

@@ -34,6 +34,13 @@ impl Transaction {
     pub fn signed_amount(&self) -> String {
         if self.direction == "DEBIT" { format!("-{}", self.amount) } else { self.amount.clone() }
     }
+
+    /// Returns the payout that caused the movement. Its reference is `PAY-` with the payout's id.
+    pub fn payout_id(&self) -> Option<i64> {
+        let is_of_payout = matches!(self.category.as_str(), "PAYOUT" | "PAYOUT_REFUND");
+        let id = self.reference.as_deref()?.strip_prefix("PAY-")?;
+        id.parse().ok().filter(|_| is_of_payout)
+    }
 }
 
 /// The fields of the filters.
@@ -81,21 +88,32 @@ pub fn rows(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use serde_json::json;
 
     use super::*;
 
+    /// A debit of 5.00 EUR.
+    pub fn transaction(category: &str, order_id: Option<i64>, reference: &str) -> Transaction {
+        let fields = json!({
+            "id": 1, "wallet_id": 2, "type": "DEBIT", "category": category, "amount": "5.00", "balance_after": "1.00",
+            "currency": "EUR", "order_id": order_id, "reference": reference, "description": "", "created_at": "2026-01-31T12:00:00Z"
+        });
+        serde_json::from_value(fields).unwrap()
+    }
+
     #[test]
     fn a_debit_is_negative() {
-        let transaction = |direction: &str| -> Transaction {
-            let fields = json!({
-                "id": 1, "wallet_id": 2, "type": direction, "category": "ORDER", "amount": "5.00", "balance_after": "1.00",
-                "currency": "EUR", "order_id": 3, "reference": null, "description": "", "created_at": "2026-01-31T12:00:00Z"
-            });
-            serde_json::from_value(fields).unwrap()
-        };
-        assert_eq!(transaction("DEBIT").signed_amount(), "-5.00");
-        assert_eq!(transaction("CREDIT").signed_amount(), "5.00");
+        let debit = transaction("ORDER", Some(3), "ORD-3");
+        assert_eq!(debit.signed_amount(), "-5.00");
+        assert_eq!(Transaction { direction: "CREDIT".to_owned(), ..debit }.signed_amount(), "5.00");
+    }
+
+    #[test]
+    fn only_movements_of_payouts_name_a_payout() {
+        assert_eq!(transaction("PAYOUT", None, "PAY-9").payout_id(), Some(9));
+        assert_eq!(transaction("PAYOUT_REFUND", None, "PAY-9").payout_id(), Some(9));
+        assert_eq!(transaction("FUNDING", None, "PAY-9").payout_id(), None);
+        assert_eq!(transaction("PAYOUT", None, "PAY-x").payout_id(), None);
     }
 }

@@ -56,6 +56,8 @@ class EventBatch:
     """Consecutive events, and the cursor behind them."""
 
     events: list[Event]
+    #: Place of each event in the order of all events, as the header `X-Event-Sequence` of a webhook says it.
+    sequences: list[int]
     #: Cursor to store after the events are processed: the next run continues behind it.
     cursor: str
     #: Whether the log goes on behind the cursor.
@@ -64,4 +66,4 @@ class EventBatch:
     @classmethod
     def from_page(cls, page: EventPage) -> "EventBatch":
         """Reads a part of the event feed."""
-        return cls([Event.from_dict(envelope) for envelope in page.events], page.cursor, page.has_more)
+        return cls([Event.from_dict(envelope) for envelope in page.events], page.sequences, page.cursor, page.has_more)

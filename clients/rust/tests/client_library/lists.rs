@@ -16,7 +16,8 @@ fn wallets(page: u32, ids: &[i64]) -> Answer {
 fn events(cursor: &str, has_more: bool, ids: &[&str]) -> Answer {
     let event = |id: &&str| json!({"event_id": id, "event_type": "order.created", "created_at": "2026-01-31T12:00:00.000Z", "data": state()});
     let events: Vec<Value> = ids.iter().map(event).collect();
-    reply(200, json!({"data": {"events": events, "cursor": cursor, "has_more": has_more}}).to_string())
+    let sequences: Vec<usize> = (1..=ids.len()).map(|number| number * 7).collect();
+    reply(200, json!({"data": {"events": events, "sequences": sequences, "cursor": cursor, "has_more": has_more}}).to_string())
 }
 
 fn state() -> Value {
@@ -66,6 +67,7 @@ async fn the_feed_continues_from_its_cursor_and_waits() {
     let found: Vec<_> = feed.take(3).try_collect().await.unwrap();
     let steps: Vec<_> = found.iter().map(|event| (event.envelope.event_id.as_str(), event.cursor.as_deref())).collect();
     assert_eq!(steps, [("e1", None), ("e2", Some("c1")), ("e3", Some("c3"))]);
+    assert_eq!(found.iter().map(|event| event.sequence).collect::<Vec<_>>(), [Some(7), Some(14), Some(7)]);
     let order = found[0].envelope.order().unwrap();
     assert_eq!((order.id, order.status), (42, OrderStatus::Pending));
 

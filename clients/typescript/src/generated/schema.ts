@@ -146,8 +146,9 @@ export interface paths {
         /**
          * List events
          * @description Returns the account's events in the order in which they happened, oldest first, with the same envelopes as webhooks.
-         *     No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with the `cursor` of
-         *     each response. A cursor survives restarts and upgrades of the service. Events are kept as long as the ledger exists.
+         *     No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest` to skip the past.
+         *     Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept
+         *     as long as the ledger exists.
          *
          *     With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
          *     list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
@@ -196,7 +197,7 @@ export interface paths {
         };
         /**
          * Count orders by day
-         * @description Returns the number of orders and the spend of each day (UTC), up to today.
+         * @description Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in each status.
          */
         get: operations["count_orders"];
         put?: never;
@@ -766,7 +767,8 @@ export interface paths {
          *     types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same `event_id` and the
          *     same bytes as before. A webhook can have one running replay at a time.
          *
-         *     With `dry_run`, the events are only counted, and the status is 200.
+         *     With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000 positions of
+         *     the log. To count a longer range, start the next dry run at `next_position` of the previous one.
          */
         post: operations["replay_events"];
         delete?: never;
@@ -2135,6 +2137,11 @@ export interface components {
             events: Record<string, unknown>[];
             /** @description Whether the log goes on after the cursor. If it does, request the next part at once, even if `events` is empty. */
             has_more: boolean;
+            /**
+             * @description Sequence of each event in `events`, in the same order. Order events by it: it grows with every event of the account,
+             *     and is not consecutive. The header `X-Event-Sequence` of a webhook has the same value.
+             */
+            sequences: number[];
         };
         EventPageReply: {
             data: components["schemas"]["EventPage"];
@@ -2651,6 +2658,8 @@ export interface components {
         OrderStatistics: {
             /** @description The days, oldest first, up to today. Days without orders are included. */
             days: components["schemas"]["OrderDay"][];
+            /** @description All orders of the account by their present status. Each status is listed. */
+            statuses: components["schemas"]["OrdersInStatus"][];
         };
         OrderStatisticsReply: {
             data: components["schemas"]["OrderStatistics"];
@@ -2722,6 +2731,18 @@ export interface components {
             data: components["schemas"]["OrderTimeline"];
             /** @description Always `true`. */
             success: boolean;
+        };
+        /**
+         * OrdersInStatus
+         * @description Number of orders in a status.
+         */
+        OrdersInStatus: {
+            /**
+             * Format: int64
+             * @description Number of the account's orders that are in this status now, whenever they were placed.
+             */
+            orders: number;
+            status: components["schemas"]["OrderStatus"];
         };
         /**
          * Payout
@@ -3051,6 +3072,12 @@ export interface components {
         ReplayEvents: {
             /** @description Whether to count the events only, without starting a replay. Default: false. */
             dry_run?: boolean | null;
+            /**
+             * Format: int64
+             * @description Only events at or after this position of the log. To go on with a dry run that is not complete, give its
+             *     `next_position` here. Default: no limit.
+             */
+            from_position?: number | null;
             /** @description Part of these events to deliver. Default: both parts. */
             only?: components["schemas"]["ReplayedEvents"] | null;
             /**
@@ -3072,8 +3099,18 @@ export interface components {
             found: number | null;
             /** @description Whether the dry run has counted all events. If not, there may be more. Null unless this was a dry run. */
             is_complete: boolean | null;
+            /**
+             * Format: int64
+             * @description Position of the log at which the next dry run continues the count. Null if the count is complete.
+             */
+            next_position: number | null;
             /** @description The started replay; null after a dry run. */
             replay: components["schemas"]["WebhookReplay"] | null;
+            /**
+             * Format: int64
+             * @description Position of the log at which the count will be complete. Null unless this was a dry run.
+             */
+            until_position: number | null;
         };
         ReplayRequestedReply: {
             data: components["schemas"]["ReplayRequested"];
@@ -4430,6 +4467,11 @@ export interface operations {
             query?: {
                 /** @description Only events after this cursor. `latest` means the events from now on. Default: all events. */
                 after?: string;
+                /**
+                 * @description Only events recorded at or after this time. If there is none yet, the events from now on. Cannot be combined with
+                 *     `after`.
+                 */
+                since?: string;
                 /** @description Seconds to wait for an event if there is none yet, 0 to 30. Default: 0. */
                 wait?: number;
                 /** @description Only events of these types, separated by commas, such as `order.delivered,order.cancelled`. */
@@ -4463,7 +4505,10 @@ export interface operations {
                      *             "event_type": "order.created"
                      *           }
                      *         ],
-                     *         "has_more": false
+                     *         "has_more": false,
+                     *         "sequences": [
+                     *           118
+                     *         ]
                      *       },
                      *       "success": true
                      *     }
@@ -4692,6 +4737,12 @@ export interface operations {
                      *                 "spent": "585.00"
                      *               }
                      *             ]
+                     *           }
+                     *         ],
+                     *         "statuses": [
+                     *           {
+                     *             "orders": 1,
+                     *             "status": "PENDING"
                      *           }
                      *         ]
                      *       },
@@ -6365,6 +6416,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "dry_run": true,
+                 *       "from_position": 1,
                  *       "only": "failed",
                  *       "since": "2026-01-31T12:00:00.000Z"
                  *     }
@@ -6384,6 +6436,7 @@ export interface operations {
                      *       "data": {
                      *         "found": 12,
                      *         "is_complete": true,
+                     *         "next_position": 1,
                      *         "replay": {
                      *           "created_at": "2026-01-31T12:00:00.000Z",
                      *           "delivered_count": 1,
@@ -6394,7 +6447,8 @@ export interface operations {
                      *           "status": "RUNNING",
                      *           "updated_at": "2026-01-31T12:00:02.000Z",
                      *           "webhook_id": 6
-                     *         }
+                     *         },
+                     *         "until_position": 1
                      *       },
                      *       "success": true
                      *     }
@@ -6413,6 +6467,7 @@ export interface operations {
                      *       "data": {
                      *         "found": 12,
                      *         "is_complete": true,
+                     *         "next_position": 1,
                      *         "replay": {
                      *           "created_at": "2026-01-31T12:00:00.000Z",
                      *           "delivered_count": 1,
@@ -6423,7 +6478,8 @@ export interface operations {
                      *           "status": "RUNNING",
                      *           "updated_at": "2026-01-31T12:00:02.000Z",
                      *           "webhook_id": 6
-                     *         }
+                     *         },
+                     *         "until_position": 1
                      *       },
                      *       "success": true
                      *     }

@@ -33,7 +33,7 @@ impl Handler for RequestReplay {
             require_active(batch, account_id)?;
         }
         let webhook = batch.streams.webhooks.get(webhook_id).filter(|webhook| webhook.account_id == account_id);
-        // A replay searches the events of orders. `GET /api/v1/events` has the others.
+        // Nodes of the last release cannot read the further types. The job takes those from the webhook.
         let (events, _) = WebhookEventType::split(webhook.ok_or(Rejection::NotFound)?.listening()?.events.clone());
         // Two replays side by side would each find, and deliver, what the other one is about to.
         let is_running = |replay: &Replay| replay.webhook_id == webhook_id && replay.status == ReplayStatus::Running;

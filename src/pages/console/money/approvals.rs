@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::may_move;
 use super::wallet::{Wallet, wallet};
 use crate::pages::call::{List, Refusal};
+use crate::pages::console::parts::audit_of;
 use crate::pages::form::Kind;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
@@ -169,7 +170,10 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             } @else if may_move(visit) { (decision(&approval, &wallet, &Filled { form: &visit.form, refusal })) }
             @else { p.quiet { "To decide about it, you need the role finance." } }
         }
-        p.actions { a href="/console/approvals" { "All approvals" } }
+        p.actions {
+            a href=(audit_of("subject", &format!("approval/{id}"))) { "The events of this approval in the audit" }
+            a href="/console/approvals" { "All approvals" }
+        }
     };
     Ok(layout::page(visit, &format!("Approval {id}"), &body))
 }
@@ -198,8 +202,7 @@ fn known(approval: &Approval) -> Vec<(&'static str, Markup)> {
         ("Reason of the rejection", text(&approval.rejection_reason)),
     ]);
     if let Some(transaction) = approval.transaction_id {
-        let path = format!("/console/wallets/{}", approval.wallet_id);
-        known.push(("Made as", html! { a href=(path) { "Transaction " (transaction) } }));
+        known.push(("Made as", html! { a href={ "/console/transactions/" (transaction) } { "Transaction " (transaction) } }));
     }
     known
 }
@@ -271,17 +274,31 @@ async fn decide(visit: Visit, decision: &str, body: &Value) -> PageResult {
 mod tests {
     use super::*;
 
+    fn approval(action: &str, direction: Option<&str>) -> Approval {
+        let approval = json!({
+            "id": 1, "action": action, "status": "PENDING", "account_id": 2, "wallet_id": 3, "payout_id": null,
+            "type": direction, "amount": "30.00", "currency": "EUR", "reference": null, "note": null,
+            "requested_by": "operator 3", "decided_by": null, "rejection_reason": null, "transaction_id": null,
+            "created_at": "2026-01-31T12:00:00Z", "expires_at": "2026-02-01T12:00:00Z", "decided_at": null
+        });
+        serde_json::from_value(approval).unwrap()
+    }
+
+    #[test]
+    fn a_granted_approval_leads_to_its_transaction() {
+        let link = |approval: &Approval| {
+            let known = known(approval);
+            known.into_iter().find(|(name, _)| *name == "Made as").map(|(_, markup)| markup.0)
+        };
+        let granted = Approval { transaction_id: Some(17), ..approval("FUND", None) };
+        assert_eq!(link(&granted).as_deref(), Some("<a href=\"/console/transactions/17\">Transaction 17</a>"));
+        assert_eq!(link(&approval("FUND", None)), None);
+    }
+
     #[test]
     fn an_approval_shows_the_balance_that_it_leads_to() {
         let after = |action: &str, direction: Option<&str>| {
-            let approval = json!({
-                "id": 1, "action": action, "status": "PENDING", "account_id": 2, "wallet_id": 3, "payout_id": null,
-                "type": direction, "amount": "30.00", "currency": "EUR", "reference": null, "note": null,
-                "requested_by": "operator 3", "decided_by": null, "rejection_reason": null, "transaction_id": null,
-                "created_at": "2026-01-31T12:00:00Z", "expires_at": "2026-02-01T12:00:00Z", "decided_at": null
-            });
-            let approval: Approval = serde_json::from_value(approval).unwrap();
-            approval.balance_after("100.00").map(|balance| balance.to_string())
+            approval(action, direction).balance_after("100.00").map(|balance| balance.to_string())
         };
         assert_eq!(after("FUND", None).as_deref(), Some("130.00"));
         assert_eq!(after("ADJUST", Some("CREDIT")).as_deref(), Some("130.00"));

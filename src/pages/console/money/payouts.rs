@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::approvals::Approval;
 use super::{may_move, supervised};
 use crate::pages::call::{List, Refusal};
+use crate::pages::console::parts::audit_of;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::filters;
@@ -150,7 +151,10 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             @if may_move(visit) { (settlement(&payout, &Filled { form: &visit.form, refusal })) }
             @else { p.quiet { "To settle payouts, you need the role finance." } }
         }
-        p.actions { a href="/console/payouts" { "All payouts" } }
+        p.actions {
+            a href=(audit_of("subject", &format!("payout/{id}"))) { "The events of this payout in the audit" }
+            a href="/console/payouts" { "All payouts" }
+        }
     };
     Ok(layout::page(visit, &format!("Payout {id}"), &body))
 }

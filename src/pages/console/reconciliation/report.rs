@@ -177,7 +177,7 @@ fn content(form: &Form, report: &Report) -> Markup {
         @if !is_good { (differences(report)) }
         h2 { "Totals by currency" }
         @if report.currencies.is_empty() {
-            (table::empty("There is no wallet yet, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
+            (table::empty("No wallet existed in this period, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
         } @else { (currencies(&report.currencies)) }
         (plots(form, report))
         @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }

@@ -3,7 +3,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use poem::Response;
-use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,6 +13,7 @@ use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::webhook::{Webhook, may};
+use crate::pages::shared::counting::{self, Count, hidden};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
@@ -21,6 +21,9 @@ use ledger_events::user::UserRole;
 /// Parts of the events that a replay can deliver.
 const PARTS: [(&str, &str); 3] =
     [("", "What failed, and what was never sent"), ("failed", "Only what failed"), ("missed", "Only what was never sent")];
+
+/// Fields of the form.
+const FIELDS: &[&str] = &["since", "only"];
 
 /// A replay, as `GET /api/v1/webhooks/:id/replays` returns it.
 #[derive(Debug, Deserialize)]
@@ -35,26 +38,22 @@ struct Replay {
     updated_at: DateTime<Utc>,
 }
 
-/// Result of a count, as `POST /api/v1/webhooks/:id/replays` returns it for a dry run.
-#[derive(Debug, Deserialize)]
-struct Counted {
-    found: i64,
-    is_complete: bool,
-}
-
 /// A webhook with its replays, and what was counted for the form.
 struct Shown {
     webhook: Webhook,
     replays: List<Replay>,
-    counted: Option<Counted>,
+    count: Option<Count>,
 }
 
 pub fn add(site: Site) -> Site {
-    site.get("/portal/webhooks/:id/replays", show).post("/portal/webhooks/:id/replays", start)
+    site.get("/portal/webhooks/:id/replays", show)
+        .post("/portal/webhooks/:id/replays", start)
+        .get("/portal/webhooks/:id/replays/count", begin)
+        .post("/portal/webhooks/:id/replays/count", count)
 }
 
-fn body(form: &Form, dry_run: bool) -> Value {
-    let mut body = json!({"since": form.text("since").map(moment), "dry_run": dry_run});
+fn body(form: &Form) -> Value {
+    let mut body = json!({"since": form.text("since").map(moment)});
     if let Some(only) = form.text("only") {
         body["only"] = only.into();
     }
@@ -65,24 +64,36 @@ async fn load(visit: &Visit, id: i64) -> Result<Shown, Refusal> {
     let (webhook, number) = (format!("/api/v1/webhooks/{id}"), visit.query.only(&["page"]));
     let replays = format!("/api/v1/webhooks/{id}/replays?{number}");
     let (webhook, replays) = futures::try_join!(visit.get(&webhook), visit.list(&replays, "replays"))?;
-    Ok(Shown { webhook, replays, counted: None })
+    Ok(Shown { webhook, replays, count: None })
 }
 
-/// Shows the replays. With a time in the query, counts the events first.
 async fn show(visit: Visit) -> PageResult {
     visit.user()?;
+    let shown = load(&visit, visit.id("id")?).await?;
+    Ok(page(&visit, &shown, &beginning(), None))
+}
+
+/// Leads a browser that reads the address of a count again to the form.
+async fn begin(visit: Visit) -> PageResult {
+    visit.user()?;
+    Ok(redirect(&format!("/portal/webhooks/{}/replays", visit.id("id")?)))
+}
+
+/// Counts the events of a replay, part after part of the log.
+async fn count(visit: Visit) -> PageResult {
+    visit.user()?;
     let id = visit.id("id")?;
-    let mut shown = load(&visit, id).await?;
-    if visit.query.text("since").is_none() {
-        return Ok(page(&visit, &shown, &beginning(), None));
+    let mut body = body(&visit.form);
+    if let Some(position) = counting::begin(&visit.form) {
+        body["from_position"] = position.into();
     }
-    let path = format!("/api/v1/webhooks/{id}/replays");
-    match visit.change::<Counted>(Method::POST, &path, &body(&visit.query, true)).await {
-        Ok(counted) => {
-            shown.counted = Some(counted);
-            Ok(page(&visit, &shown, &visit.query, None))
+    let mut shown = load(&visit, id).await?;
+    match Count::step(&visit, &format!("/api/v1/webhooks/{id}/replays"), body).await {
+        Ok(count) => {
+            shown.count = Some(count);
+            Ok(page(&visit, &shown, &visit.form, None))
         }
-        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, &shown, &visit.query, Some(refusal)), refusal)),
+        Err(refusal) => corrected(refusal, |refusal| layout::refused(page(&visit, &shown, &visit.form, Some(refusal)), refusal)),
     }
 }
 
@@ -97,7 +108,7 @@ async fn start(visit: Visit) -> PageResult {
     let id = visit.id("id")?;
     let key = visit.form.key();
     let path = format!("/api/v1/webhooks/{id}/replays");
-    match visit.change_once::<Value>(&path, &key, &body(&visit.form, false)).await {
+    match visit.change_once::<Value>(&path, &key, &body(&visit.form)).await {
         Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}/replays?done=replayed"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
@@ -108,23 +119,23 @@ async fn start(visit: Visit) -> PageResult {
 }
 
 fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) -> Response {
-    let Shown { webhook, replays, counted } = shown;
+    let Shown { webhook, replays, count } = shown;
     let path = format!("/portal/webhooks/{}/replays", webhook.id);
     let fields = Filled { form, refusal };
     let body = html! {
-        @if counted.is_none() { (layout::live(visit)) }
+        @if count.is_none() { (layout::live(visit)) }
         (layout::problem(refusal))
         p { "A replay delivers the events again that never reached “" (webhook.name) "”. Each has the same " code { "event_id" }
             " and the same bytes as before, and five attempts of its own." }
         @if !may(visit, UserRole::Operator) { p.quiet { "To start a replay, you need the role operator or owner." } }
         @else if !webhook.is_active { p.quiet { "The webhook is off. Switch it on first." } }
         @else {
-            form.card method="get" action=(path) {
+            form.card method="post" action={ (path) "/count" } {
                 (fields.input("since", "Since", "text", MOMENT_HINT))
                 (fields.select("only", "Events", &PARTS, "Only types that the webhook is subscribed to."))
                 button.plain { "Count the events" }
             }
-            @if let Some(counted) = counted { (confirmation(&path, form, counted)) }
+            @if let Some(count) = count { (confirmation(&path, form, count)) }
         }
         h2 { "Replays" }
         @if replays.items.is_empty() { (table::empty("There was no replay of this webhook yet. A replay sends again what failed or was missed.", None)) }
@@ -135,18 +146,15 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
 }
 
 /// Shows the count, and the button that starts the replay.
-fn confirmation(path: &str, form: &Form, counted: &Counted) -> Markup {
+fn confirmation(path: &str, form: &Form, count: &Count) -> Markup {
     html! {
         div.card role="status" {
-            @if counted.found == 0 && counted.is_complete { p { "Nothing failed or was missed since then." } }
+            @if count.found == 0 && count.is_complete() { p { "Nothing failed or was missed since then." } }
             @else {
-                p {
-                    strong { @if !counted.is_complete { "At least " } (counted.found) @if counted.found == 1 { " event" } @else { " events" } }
-                    " will be delivered again, at most 50 in a second."
-                }
+                p { strong { (count.events()) } " will be delivered again, at most 50 in a second." }
+                (count.progress(&format!("{path}/count"), form, FIELDS))
                 form method="post" action=(path) {
-                    input type="hidden" name="since" value=(form.value("since"));
-                    input type="hidden" name="only" value=(form.value("only"));
+                    (hidden(form, FIELDS))
                     input type="hidden" name=(KEY) value=(new_key());
                     button { "Start the replay" }
                 }
@@ -194,17 +202,8 @@ mod tests {
 
     #[test]
     fn a_form_becomes_a_replay() {
-        let expected = json!({"since": "2026-01-31T00:00:00.000Z", "only": "failed", "dry_run": true});
-        assert_eq!(body(&Form::parse(b"since=2026-01-31&only=failed"), true), expected);
-        assert_eq!(body(&Form::parse(b"only="), false), json!({"since": null, "dry_run": false}));
-    }
-
-    #[test]
-    fn a_replay_of_nothing_is_not_offered() {
-        let form = Form::parse(b"since=2026-01-31&only=%22%3E%3Cb%3E");
-        let counted = |found, is_complete| confirmation("/path", &form, &Counted { found, is_complete }).0;
-        assert!(!counted(0, true).contains("<form"));
-        assert!(counted(0, false).contains("At least 0 events") && counted(1, true).contains(">1 event<"));
-        assert!(!counted(1, true).contains("<b>"));
+        let expected = json!({"since": "2026-01-31T00:00:00.000Z", "only": "failed"});
+        assert_eq!(body(&Form::parse(b"since=2026-01-31&only=failed")), expected);
+        assert_eq!(body(&Form::parse(b"only=")), json!({"since": null}));
     }
 }

@@ -1,5 +1,6 @@
 """Calls of the tag `events`."""
 
+import datetime
 from typing import Optional
 
 from ...call import AsyncSend, Call, Send
@@ -9,6 +10,7 @@ from ..models.event_page_reply import EventPageReply
 def _list_events(
     *,
     after: Optional[str] = None,
+    since: Optional[datetime.datetime] = None,
     wait: Optional[int] = None,
     types: Optional[str] = None,
     limit: Optional[int] = None,
@@ -18,6 +20,7 @@ def _list_events(
         "/api/v1/events",
         params={
             "after": after,
+            "since": since,
             "wait": wait,
             "types": types,
             "limit": limit,
@@ -35,6 +38,7 @@ class Events:
         self,
         *,
         after: Optional[str] = None,
+        since: Optional[datetime.datetime] = None,
         wait: Optional[int] = None,
         types: Optional[str] = None,
         limit: Optional[int] = None,
@@ -42,14 +46,16 @@ class Events:
         """List events.
 
         Returns the account's events in the order in which they happened, oldest first, with the same envelopes as webhooks.
-        No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with the `cursor` of
-        each response. A cursor survives restarts and upgrades of the service. Events are kept as long as the ledger exists.
+        No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest` to skip the past.
+        Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept
+        as long as the ledger exists.
 
         With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
         list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503."""
         response = self._send(
             _list_events(
                 after=after,
+                since=since,
                 wait=wait,
                 types=types,
                 limit=limit,
@@ -68,6 +74,7 @@ class AsyncEvents:
         self,
         *,
         after: Optional[str] = None,
+        since: Optional[datetime.datetime] = None,
         wait: Optional[int] = None,
         types: Optional[str] = None,
         limit: Optional[int] = None,
@@ -75,14 +82,16 @@ class AsyncEvents:
         """List events.
 
         Returns the account's events in the order in which they happened, oldest first, with the same envelopes as webhooks.
-        No webhook is needed. Begin without `after`, or with `latest` to skip the past, and continue with the `cursor` of
-        each response. A cursor survives restarts and upgrades of the service. Events are kept as long as the ledger exists.
+        No webhook is needed. Begin without `after`, with `since` to begin at a time, or with `after=latest` to skip the past.
+        Continue with the `cursor` of each response. A cursor survives restarts and upgrades of the service. Events are kept
+        as long as the ledger exists.
 
         With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
         list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503."""
         response = await self._send(
             _list_events(
                 after=after,
+                since=since,
                 wait=wait,
                 types=types,
                 limit=limit,

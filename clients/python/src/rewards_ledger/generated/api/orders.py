@@ -237,7 +237,7 @@ class Orders:
     ) -> OrderStatisticsReply:
         """Count orders by day.
 
-        Returns the number of orders and the spend of each day (UTC), up to today."""
+        Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in each status."""
         response = self._send(
             _count_orders(
                 days=days,
@@ -423,7 +423,7 @@ class AsyncOrders:
     ) -> OrderStatisticsReply:
         """Count orders by day.
 
-        Returns the number of orders and the spend of each day (UTC), up to today."""
+        Returns the number of orders and the spend of each day (UTC), up to today, and the number of all orders in each status."""
         response = await self._send(
             _count_orders(
                 days=days,

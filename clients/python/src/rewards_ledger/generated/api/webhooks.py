@@ -397,7 +397,8 @@ class Webhooks:
         types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same `event_id` and the
         same bytes as before. A webhook can have one running replay at a time.
 
-        With `dry_run`, the events are only counted, and the status is 200."""
+        With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000 positions of
+        the log. To count a longer range, start the next dry run at `next_position` of the previous one."""
         response = self._send(
             _replay_events(
                 id,
@@ -671,7 +672,8 @@ class AsyncWebhooks:
         types. Creates at most 50 deliveries per second. Each has five attempts of its own, with the same `event_id` and the
         same bytes as before. A webhook can have one running replay at a time.
 
-        With `dry_run`, the events are only counted, and the status is 200."""
+        With `dry_run`, the events are only counted, and the status is 200. One dry run covers at most 500,000 positions of
+        the log. To count a longer range, start the next dry run at `next_position` of the previous one."""
         response = await self._send(
             _replay_events(
                 id,

@@ -94,6 +94,7 @@ from .order_status import OrderStatus
 from .order_timeline import OrderTimeline
 from .order_timeline_entry import OrderTimelineEntry
 from .order_timeline_reply import OrderTimelineReply
+from .orders_in_status import OrdersInStatus
 from .payout import Payout
 from .payout_list import PayoutList
 from .payout_list_data import PayoutListData
@@ -282,6 +283,7 @@ __all__ = (
     "OrderList",
     "OrderListData",
     "OrderReply",
+    "OrdersInStatus",
     "OrderStatistics",
     "OrderStatisticsReply",
     "OrderStatus",

@@ -18,11 +18,15 @@ class EventPage:
             among them.
         has_more (bool): Whether the log goes on after the cursor. If it does, request the next part at once, even if
             `events` is empty.
+        sequences (list[int]): Sequence of each event in `events`, in the same order. Order events by it: it grows with
+            every event of the account,
+            and is not consecutive. The header `X-Event-Sequence` of a webhook has the same value.
     """
 
     cursor: str
     events: list[Any]
     has_more: bool
+    sequences: list[int]
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -32,6 +36,8 @@ class EventPage:
 
         has_more = self.has_more
 
+        sequences = self.sequences
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -39,6 +45,7 @@ class EventPage:
                 "cursor": cursor,
                 "events": events,
                 "has_more": has_more,
+                "sequences": sequences,
             }
         )
 
@@ -53,10 +60,13 @@ class EventPage:
 
         has_more = d.pop("has_more")
 
+        sequences = cast(list[int], d.pop("sequences"))
+
         event_page = cls(
             cursor=cursor,
             events=events,
             has_more=has_more,
+            sequences=sequences,
         )
 
         event_page.additional_properties = d

@@ -6,6 +6,7 @@ from attrs import field as _attrs_field
 
 if TYPE_CHECKING:
     from ..models.order_day import OrderDay
+    from ..models.orders_in_status import OrdersInStatus
 
 
 T = TypeVar("T", bound="OrderStatistics")
@@ -17,9 +18,11 @@ class OrderStatistics:
 
     Attributes:
         days (list['OrderDay']): The days, oldest first, up to today. Days without orders are included.
+        statuses (list['OrdersInStatus']): All orders of the account by their present status. Each status is listed.
     """
 
     days: list["OrderDay"]
+    statuses: list["OrdersInStatus"]
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -28,11 +31,17 @@ class OrderStatistics:
             days_item = days_item_data.to_dict()
             days.append(days_item)
 
+        statuses = []
+        for statuses_item_data in self.statuses:
+            statuses_item = statuses_item_data.to_dict()
+            statuses.append(statuses_item)
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
             {
                 "days": days,
+                "statuses": statuses,
             }
         )
 
@@ -41,6 +50,7 @@ class OrderStatistics:
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.order_day import OrderDay
+        from ..models.orders_in_status import OrdersInStatus
 
         d = dict(src_dict)
         days = []
@@ -50,8 +60,16 @@ class OrderStatistics:
 
             days.append(days_item)
 
+        statuses = []
+        _statuses = d.pop("statuses")
+        for statuses_item_data in _statuses:
+            statuses_item = OrdersInStatus.from_dict(statuses_item_data)
+
+            statuses.append(statuses_item)
+
         order_statistics = cls(
             days=days,
+            statuses=statuses,
         )
 
         order_statistics.additional_properties = d

@@ -18,11 +18,15 @@ class ReplayEvents:
     Attributes:
         since (datetime.datetime): Only events recorded at or after this time.
         dry_run (Union[None, Unset, bool]): Whether to count the events only, without starting a replay. Default: false.
+        from_position (Union[None, Unset, int]): Only events at or after this position of the log. To go on with a dry
+            run that is not complete, give its
+            `next_position` here. Default: no limit.
         only (Union[None, ReplayedEvents, Unset]): Part of these events to deliver. Default: both parts.
     """
 
     since: datetime.datetime
     dry_run: Union[None, Unset, bool] = UNSET
+    from_position: Union[None, Unset, int] = UNSET
     only: Union[None, ReplayedEvents, Unset] = UNSET
 
     def to_dict(self) -> dict[str, Any]:
@@ -33,6 +37,12 @@ class ReplayEvents:
             dry_run = UNSET
         else:
             dry_run = self.dry_run
+
+        from_position: Union[None, Unset, int]
+        if isinstance(self.from_position, Unset):
+            from_position = UNSET
+        else:
+            from_position = self.from_position
 
         only: Union[None, Unset, str]
         if isinstance(self.only, Unset):
@@ -51,6 +61,8 @@ class ReplayEvents:
         )
         if dry_run is not UNSET:
             field_dict["dry_run"] = dry_run
+        if from_position is not UNSET:
+            field_dict["from_position"] = from_position
         if only is not UNSET:
             field_dict["only"] = only
 
@@ -69,6 +81,15 @@ class ReplayEvents:
             return cast(Union[None, Unset, bool], data)
 
         dry_run = _parse_dry_run(d.pop("dry_run", UNSET))
+
+        def _parse_from_position(data: object) -> Union[None, Unset, int]:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(Union[None, Unset, int], data)
+
+        from_position = _parse_from_position(d.pop("from_position", UNSET))
 
         def _parse_only(data: object) -> Union[None, ReplayedEvents, Unset]:
             if data is None:
@@ -90,6 +111,7 @@ class ReplayEvents:
         replay_events = cls(
             since=since,
             dry_run=dry_run,
+            from_position=from_position,
             only=only,
         )
 

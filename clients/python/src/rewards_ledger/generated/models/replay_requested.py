@@ -19,12 +19,18 @@ class ReplayRequested:
         found (Union[None, int]): Number of events found. Null unless this was a dry run.
         is_complete (Union[None, bool]): Whether the dry run has counted all events. If not, there may be more. Null
             unless this was a dry run.
+        next_position (Union[None, int]): Position of the log at which the next dry run continues the count. Null if the
+            count is complete.
         replay (Union['WebhookReplay', None]): The started replay; null after a dry run.
+        until_position (Union[None, int]): Position of the log at which the count will be complete. Null unless this was
+            a dry run.
     """
 
     found: Union[None, int]
     is_complete: Union[None, bool]
+    next_position: Union[None, int]
     replay: Union["WebhookReplay", None]
+    until_position: Union[None, int]
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -36,11 +42,17 @@ class ReplayRequested:
         is_complete: Union[None, bool]
         is_complete = self.is_complete
 
+        next_position: Union[None, int]
+        next_position = self.next_position
+
         replay: Union[None, dict[str, Any]]
         if isinstance(self.replay, WebhookReplay):
             replay = self.replay.to_dict()
         else:
             replay = self.replay
+
+        until_position: Union[None, int]
+        until_position = self.until_position
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -48,7 +60,9 @@ class ReplayRequested:
             {
                 "found": found,
                 "is_complete": is_complete,
+                "next_position": next_position,
                 "replay": replay,
+                "until_position": until_position,
             }
         )
 
@@ -74,6 +88,13 @@ class ReplayRequested:
 
         is_complete = _parse_is_complete(d.pop("is_complete"))
 
+        def _parse_next_position(data: object) -> Union[None, int]:
+            if data is None:
+                return data
+            return cast(Union[None, int], data)
+
+        next_position = _parse_next_position(d.pop("next_position"))
+
         def _parse_replay(data: object) -> Union["WebhookReplay", None]:
             if data is None:
                 return data
@@ -89,10 +110,19 @@ class ReplayRequested:
 
         replay = _parse_replay(d.pop("replay"))
 
+        def _parse_until_position(data: object) -> Union[None, int]:
+            if data is None:
+                return data
+            return cast(Union[None, int], data)
+
+        until_position = _parse_until_position(d.pop("until_position"))
+
         replay_requested = cls(
             found=found,
             is_complete=is_complete,
+            next_position=next_position,
             replay=replay,
+            until_position=until_position,
         )
 
         replay_requested.additional_properties = d
