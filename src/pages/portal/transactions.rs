@@ -15,10 +15,9 @@ pub fn rows(caption: &str, transactions: &[Transaction]) -> Markup {
     transaction::rows(caption, transactions, number, |transaction| cause(transaction).unwrap_or_else(|| html! { "–" }))
 }
 
-/// Links to the order or the payout that caused a transaction. Fundings and adjustments have neither.
+/// Links to what caused a transaction.
 fn cause(transaction: &Transaction) -> Option<Markup> {
-    let order = transaction.order_id.map(|id| html! { a href={ "/portal/orders/" (id) } { "Order " (id) } });
-    order.or_else(|| transaction.payout_id().map(|id| html! { a href={ "/portal/payouts/" (id) } { "Payout " (id) } }))
+    transaction.cause("/portal")
 }
 
 pub fn add(site: Site) -> Site {

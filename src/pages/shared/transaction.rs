@@ -35,8 +35,14 @@ impl Transaction {
         if self.direction == "DEBIT" { format!("-{}", self.amount) } else { self.amount.clone() }
     }
 
+    /// Links to the order or the payout that caused the movement, on the pages below `pages`. Fundings and adjustments have neither.
+    pub fn cause(&self, pages: &str) -> Option<Markup> {
+        let order = self.order_id.map(|id| html! { a href={ (pages) "/orders/" (id) } { "Order " (id) } });
+        order.or_else(|| self.payout_id().map(|id| html! { a href={ (pages) "/payouts/" (id) } { "Payout " (id) } }))
+    }
+
     /// Returns the payout that caused the movement. Its reference is `PAY-` with the payout's id.
-    pub fn payout_id(&self) -> Option<i64> {
+    fn payout_id(&self) -> Option<i64> {
         let is_of_payout = matches!(self.category.as_str(), "PAYOUT" | "PAYOUT_REFUND");
         let id = self.reference.as_deref()?.strip_prefix("PAY-")?;
         id.parse().ok().filter(|_| is_of_payout)

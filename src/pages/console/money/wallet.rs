@@ -119,16 +119,9 @@ fn number(movement: &Transaction) -> Markup {
     html! { a href={ "/console/transactions/" (movement.id) } { (movement.id) } }
 }
 
-/// Renders what a movement is due to, as a link: an order, or a payout by its reference.
+/// Links to what caused a movement.
 pub(super) fn cause(movement: &Transaction) -> Markup {
-    let reference = movement.reference.as_deref().unwrap_or_default();
-    let is_of_payout = matches!(movement.category.as_str(), "PAYOUT" | "PAYOUT_REFUND");
-    let payout = reference.strip_prefix("PAY-").and_then(|id| id.parse::<i64>().ok()).filter(|_| is_of_payout);
-    html! {
-        @if let Some(order) = movement.order_id { a href={ "/console/orders/" (order) } { "Order " (order) } }
-        @else if let Some(payout) = payout { a href={ "/console/payouts/" (payout) } { "Payout " (payout) } }
-        @else { "–" }
-    }
+    movement.cause("/console").unwrap_or_else(|| html! { "–" })
 }
 
 /// Returns the chosen days as the query of a statement.
