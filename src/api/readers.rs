@@ -15,7 +15,7 @@ use super::limits::{Limited, Limits, Reader};
 use super::problems::{Problems, Read};
 use super::scalars::{JsonObject, Money, Number};
 
-/// Reads an integer within the range. `1.0` and `1e3` are not integers.
+/// Reads an integer within the range. `1.0` and `1e3` are integers, as JSON Schema defines them.
 pub fn integer<T>(range: RangeInclusive<T>) -> Limited<impl FnOnce(&RawValue) -> Read<T>>
 where
     T: Copy + Into<i64> + TryFrom<i64>,
@@ -25,12 +25,18 @@ where
     let limits = Limits { minimum: i32::try_from(least).ok(), maximum, ..Limits::default() };
     let read = move |value: &RawValue| -> Read<T> {
         let text = value.get();
-        if !is_number(text) || text.contains(['.', 'e', 'E']) {
+        if !is_number(text) {
             return Err("must be an integer".into());
         }
-        // A number that does not fit 64 bits is out of range like any other.
-        let number =
-            text.parse().ok().filter(|number| (least..=most).contains(number)).and_then(|number| T::try_from(number).ok());
+        // Most integers are written plainly, and need no decimal. A number that fits neither is out of range like any other.
+        let number = match text.parse::<i64>() {
+            Ok(number) => Some(number),
+            Err(_) => match decimal(text, Decimal::MAX_SCALE, &(Decimal::MIN..=Decimal::MAX)) {
+                Ok(number) if !number.fract().is_zero() => return Err("must be an integer".into()),
+                number => number.ok().and_then(|number| i64::try_from(number).ok()),
+            },
+        };
+        let number = number.filter(|number| (least..=most).contains(number)).and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| match most == i64::MAX {
             true => format!("must be at least {least}").into(),
             false => format!("must be between {least} and {most}").into(),

@@ -113,11 +113,26 @@ fn absent_and_null_differ_only_where_asked() {
 #[test]
 fn integers_are_whole_and_in_range() {
     let id = |json| read(&format!(r#"{{"id":{json}}}"#));
-    assert_eq!(id("1000").unwrap().id, 1000);
-    for json in ["1.0", "1e2", "1E0", "\"1\"", "true", "[]", "{}", "1.5"] {
+    for (json, exact) in [("1000", 1000), ("1.0", 1), ("1e2", 100), ("1E0", 1), ("2.50e1", 25), ("100e-2", 1)] {
+        assert_eq!(id(json).unwrap().id, exact, "{json}");
+    }
+    for json in ["\"1\"", "true", "[]", "{}", "1.5", "1e-1", "1.0000001"] {
         assert_eq!(problem(id(json)).1, "must be an integer", "{json}");
     }
-    for json in ["0", "-1", "-0", "1001", "9223372036854775808", "-99999999999999999999999999"] {
+    for json in [
+        "0",
+        "-1",
+        "-0",
+        "0.0",
+        "0e999999999",
+        "1001",
+        "1e4",
+        "1e400000000",
+        "1e9999999999",
+        "9223372036854775808",
+        "-99999999999999999999999999",
+        "-999999999999999999999999999999999999999999",
+    ] {
         assert_eq!(problem(id(json)).1, "must be between 1 and 1000", "{json}");
     }
 }
