@@ -102,7 +102,7 @@ async fn fetch_once<R: Row>(
 ) -> Result<Listed<R>, sqlx::Error> {
     let mut tx = planned_snapshot(pool).await?;
     let total = count(&mut tx, conditions).await?;
-    let rows = rows(&mut tx, conditions, key, page).await?;
+    let rows = rows(&mut tx, conditions, key, page.rows()).await?;
     tx.commit().await?;
     Ok(Listed { rows, total })
 }
@@ -114,16 +114,16 @@ pub async fn count(conn: &mut PgConnection, conditions: &impl Fn(&mut QueryBuild
     count.build_query_scalar().fetch_one(conn).await
 }
 
-/// Fetches the rows of a page. `conditions` and `key` are those of [`fetch`].
+/// Fetches a range of the rows of a list, which begins at 0. `conditions` and `key` are those of [`fetch`].
 pub async fn rows<R: Row>(
     conn: &mut PgConnection,
     conditions: &impl Fn(&mut QueryBuilder<Postgres>),
     key: &'static str,
-    page: Page,
+    range: Range<i64>,
 ) -> Result<Vec<R>, sqlx::Error> {
     let mut select = QueryBuilder::new(R::select());
     conditions(&mut select);
-    select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(page.size);
-    select.push(" OFFSET ").push_bind(page.offset());
+    select.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(range.end - range.start);
+    select.push(" OFFSET ").push_bind(range.start);
     Ok(select.build_query_as().fetch_all(conn).await?.into_iter().map(|Read(row)| row).collect())
 }

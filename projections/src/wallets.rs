@@ -1,7 +1,8 @@
 //! `wallets` and `wallet_transactions`: balances and every movement, written inline.
 
+mod movements;
+
 use std::collections::HashMap;
-use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
@@ -13,9 +14,10 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 
 use crate::page::{self, Listed, Page};
 use crate::state::{Row, State, all, first, load_changed, select, state};
-use crate::totals::{self, AccountPeriod};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
+
+pub use movements::{TransactionFilter, list_transactions};
 
 /// A row of `wallet_transactions`: one movement of money.
 #[derive(Clone, Debug, PartialEq)]
@@ -263,117 +265,6 @@ pub async fn list(pool: &PgPool, shard: ShardId, account: AccountId, page: Page)
 pub async fn find(pool: &PgPool, shard: ShardId, id: WalletId) -> Result<Option<Wallet>, sqlx::Error> {
     let query = select("FROM wallets WHERE shard_id = $1 AND id = $2").bind(shard).bind(id);
     first(query, pool).await
-}
-
-#[derive(Clone, Debug)]
-pub struct TransactionFilter {
-    pub account_id: AccountId,
-    pub wallet_id: Option<WalletId>,
-    pub direction: Option<&'static str>,
-    pub category: Option<&'static str>,
-    pub amount: Option<Money>,
-    pub balance_after: Option<Money>,
-    pub currency: Option<String>,
-    pub order_id: Option<OrderId>,
-    pub reference: Option<String>,
-    pub created_from: Option<DateTime<Utc>>,
-    pub created_to: Option<DateTime<Utc>>,
-}
-
-/// Condition of the index `wallet_transactions_except_orders` (migration 0052), which leaves out the payments of orders.
-const EXCEPT_ORDERS: &str = " AND category <> 'ORDER'";
-/// Condition of the index `wallet_transactions_except_orders_and_refunds` (migration 0058).
-const EXCEPT_ORDERS_AND_REFUNDS: &str = " AND category NOT IN ('ORDER', 'ORDER_REFUND')";
-
-impl TransactionFilter {
-    /// Returns the period if the days of an account have the number of its movements: nothing but the wallet, the direction and
-    /// the category is filtered.
-    fn period(&self) -> Option<AccountPeriod> {
-        let TransactionFilter {
-            account_id: account,
-            wallet_id: wallet,
-            direction: _,
-            category: _,
-            amount: None,
-            balance_after: None,
-            currency: None,
-            order_id: None,
-            reference: None,
-            created_from: from,
-            created_to: to,
-        } = *self
-        else {
-            return None;
-        };
-        Some(AccountPeriod { account, wallet, from, to })
-    }
-
-    /// Appends ` FROM … WHERE …` for the movements of the account and the wallet.
-    fn push_owner(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, positions: &Range<Position>) {
-        query.push(" FROM wallet_transactions WHERE shard_id = ").push_bind(shard);
-        page::equals(query, "account_id", Some(self.account_id));
-        page::equals(query, "wallet_id", self.wallet_id);
-        page::within(query, "position", positions);
-    }
-
-    /// Appends ` FROM … WHERE …` for the movements that match.
-    fn push(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, positions: &Range<Position>) {
-        self.push_owner(query, shard, positions);
-        page::equals(query, "type", self.direction);
-        page::equals(query, "category", self.category);
-        page::equals(query, "amount", self.amount.map(Money::decimal));
-        page::equals(query, "balance_after", self.balance_after.map(Money::decimal));
-        page::equals(query, "currency", self.currency.clone());
-        page::equals(query, "order_id", self.order_id);
-        page::equals(query, "reference", self.reference.clone());
-        if self.category.is_some_and(|category| !["ORDER", "ORDER_REFUND"].contains(&category)) {
-            query.push(EXCEPT_ORDERS_AND_REFUNDS);
-        } else if self.direction == Some(Direction::Credit.as_str()) || self.category == Some("ORDER_REFUND") {
-            query.push(EXCEPT_ORDERS);
-        }
-    }
-}
-
-/// Lists one page of an account's movements, newest first, with the total. The caller holds the snapshot (see
-/// [`page::planned_snapshot`]), and has read in it the positions of the log between the filter's times.
-pub async fn list_transactions(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    filter: &TransactionFilter,
-    positions: &Range<Position>,
-    page: Page,
-) -> Result<Listed<Transaction>, sqlx::Error> {
-    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, positions);
-    let total = match filter.period() {
-        Some(period) => count_in_period(&mut *conn, shard, filter, positions, period).await?,
-        None => page::count(&mut *conn, &conditions).await?,
-    };
-    let rows = page::rows(&mut *conn, &conditions, "position", page).await?;
-    Ok(Listed { rows, total })
-}
-
-/// Counts the movements of a period by direction and category. The payments of orders are all movements without the others, and
-/// so are the debits. The others are counted one by one.
-async fn count_in_period(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    filter: &TransactionFilter,
-    positions: &Range<Position>,
-    period: AccountPeriod,
-) -> Result<i64, sqlx::Error> {
-    let without = match (filter.direction, filter.category) {
-        (None, None) => return totals::count(conn, shard, period).await,
-        (None | Some("DEBIT"), Some("ORDER")) => None,
-        (Some("DEBIT"), None) => Some(Direction::Credit.as_str()),
-        _ => return page::count(conn, &|query| filter.push(query, shard, positions)).await,
-    };
-    let others = |query: &mut QueryBuilder<Postgres>| {
-        filter.push_owner(query, shard, positions);
-        page::equals(query, "type", without);
-        query.push(EXCEPT_ORDERS);
-    };
-    let all = totals::count(&mut *conn, shard, period).await?;
-    Ok(all - page::count(conn, &others).await?)
 }
 
 /// Finds a transaction of any account in these shards, with its shard.

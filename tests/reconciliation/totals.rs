@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use ledger_events::wallet::Direction;
-use ledger_events::{Money, WalletId};
+use ledger_events::{Money, TransactionId, WalletId};
 use ledger_projections::page::Page;
 use ledger_projections::wallets::TransactionFilter;
 use rewards_ledger::access::Role;
@@ -84,11 +84,12 @@ const KINDS: [(Option<&str>, Option<&str>); 9] = [
     (Some("DEBIT"), Some("ADJUSTMENT")),
 ];
 
-/// Asserts that the totals of the lists of a customer's movements in a period match the movements themselves.
+/// Asserts that the totals of the lists of a customer's movements in a period match the movements themselves, and so do the first
+/// page and some that are far down.
 async fn assert_listed(shop: &Shop, wallet_id: Option<WalletId>, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) {
-    let moved: Vec<(String, String)> = sqlx::query_as(
-        "SELECT type, category FROM wallet_transactions WHERE account_id = $1 AND wallet_id = coalesce($2, wallet_id)
-            AND created_at >= coalesce($3, '-infinity') AND created_at < coalesce($4, 'infinity')",
+    let moved: Vec<(String, String, TransactionId)> = sqlx::query_as(
+        "SELECT type, category, id FROM wallet_transactions WHERE account_id = $1 AND wallet_id = coalesce($2, wallet_id)
+            AND created_at >= coalesce($3, '-infinity') AND created_at < coalesce($4, 'infinity') ORDER BY position DESC",
     )
     .bind(shop.customer.account_id)
     .bind(wallet_id)
@@ -112,9 +113,18 @@ async fn assert_listed(shop: &Shop, wallet_id: Option<WalletId>, from: Option<Da
             created_to: to,
         };
         let list = reader::list_transactions(shop.pool(), SHARD, &filter, Page { number: 1, size: 100 }).await.unwrap();
-        let of_kind = |(d, c): &&(String, String)| direction.is_none_or(|of| of == d) && category.is_none_or(|of| of == c);
-        let expected = moved.iter().filter(of_kind).count();
-        assert_eq!((list.total, list.rows.len()), (expected as i64, expected.min(100)), "{filter:?}");
+        let of_kind = |(d, c, _): &&(String, String, TransactionId)| {
+            direction.is_none_or(|of| of == d) && category.is_none_or(|of| of == c)
+        };
+        let expected: Vec<TransactionId> = moved.iter().filter(of_kind).map(|(_, _, id)| *id).collect();
+        assert_eq!((list.total, list.rows.len()), (expected.len() as i64, expected.len().min(100)), "{filter:?}");
+        for number in [26, expected.len() / 2, expected.len(), expected.len() + 1].into_iter().filter(|number| *number > 25) {
+            let page = Page { number: number as i64, size: 1 };
+            let list = reader::list_transactions(shop.pool(), SHARD, &filter, page).await.unwrap();
+            let listed: Vec<TransactionId> = list.rows.iter().map(|row| row.id).collect();
+            let expected = expected.get(number - 1).copied();
+            assert_eq!(listed, expected.into_iter().collect::<Vec<_>>(), "page {number} of {filter:?}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use ledger_database::PgConnection;
-use ledger_events::{AccountId, ShardId, WalletId};
+use ledger_events::{AccountId, Position, ShardId, WalletId};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::checkpoint;
@@ -99,6 +99,26 @@ pub async fn count(conn: &mut PgConnection, shard: ShardId, mut period: AccountP
         });
     }
     query.build_query_scalar().fetch_one(conn).await
+}
+
+/// Finds the first day before which at least `movements` movements of a period are on whole days, with the position of its first
+/// movement. `None` if all days together have fewer.
+pub async fn day_after(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    period: AccountPeriod,
+    movements: i64,
+) -> Result<Option<(NaiveDate, Position)>, sqlx::Error> {
+    let mut query = QueryBuilder::new(
+        "SELECT day, position FROM (SELECT day, min(first_position) AS position,
+            sum(sum(movements)) OVER (ORDER BY day) - sum(movements) AS earlier FROM daily_totals",
+    );
+    period.push_owner(&mut query, shard);
+    if let (Some(first), _) = period.whole() {
+        query.push(" AND day >= ").push_bind(first);
+    }
+    query.push(" GROUP BY day) AS days WHERE earlier >= ").push_bind(movements).push(" ORDER BY day LIMIT 1");
+    query.build_query_as().fetch_optional(conn).await
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use sqlx::PgExecutor;
 
 use crate::{ProjectionError, known};
 pub use bounds::{Bounds, Piece};
-pub use count::{AccountPeriod, count};
+pub use count::{AccountPeriod, count, day_after};
 pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
 pub use spend::{DaySpend, spend};
 

@@ -18,6 +18,9 @@ const MAX_WINDOW: i64 = 10_000_000;
 /// Time after which a page begins no further window.
 const MAX_SCAN: Duration = Duration::from_millis(500);
 
+/// Largest number of events of the wanted types that are read one by one for those of an actor or an account.
+const FEW: i64 = 5_000;
+
 /// Types of the events with which a secret was shown: the codes of vouchers, or a key, token or signing secret that is
 /// shown once. A `WebhookUpdated` is one of them, too, if it rotates the token.
 const REVEALS: [&str; 7] = [
@@ -68,14 +71,26 @@ impl Criteria {
         (!types.is_empty() && types.iter().all(is_indexed)).then_some(types)
     }
 
-    /// Whether an index leads to the events, however far they are apart.
-    fn is_indexed(&self) -> bool {
-        self.subject.is_some() || self.indexed_types().is_some() && !self.by_actor_or_account()
+    /// Finds the index that leads to the events between two positions, however far they are apart.
+    async fn index(&self, pool: &PgPool, shard: ShardId, (from, to): (Position, Position)) -> Result<Index, sqlx::Error> {
+        let Some(types) = self.indexed_types().filter(|_| self.subject.is_none()) else {
+            return Ok(if self.subject.is_some() { Index::Subject } else { Index::None });
+        };
+        if !self.by_actor_or_account() {
+            return Ok(Index::Types);
+        }
+        let mut query = QueryBuilder::new("SELECT count(*) FROM (SELECT FROM unnest(");
+        query.push_bind(owned(types)).push("::text[]) AS wanted (type)").push(OF_TYPE).push_bind(shard);
+        query.push(" AND position BETWEEN ").push_bind(from).push(" AND ").push_bind(to);
+        query.push(" LIMIT ").push_bind(FEW).push(") AS of_type LIMIT ").push_bind(FEW).push(") AS few");
+        let number: i64 = query.build_query_scalar().fetch_one(pool).await?;
+        Ok(if number < FEW { Index::Types } else { Index::None })
     }
 
     /// Returns the statement that reads the newest events after one position, up to another one, given the SQL of the shard.
     fn select(
         &self,
+        index: Index,
         shard_sql: &'static str,
         shard: ShardId,
         (after, upto): (Position, Position),
@@ -84,11 +99,9 @@ impl Criteria {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut query = QueryBuilder::new(select_events!("WHERE "));
         query.push(shard_sql).push(" = ").push_bind(shard);
-        if let (true, None, Some(types)) = (self.is_indexed(), &self.subject, self.indexed_types()) {
-            let types: Vec<String> = types.into_iter().map(ToOwned::to_owned).collect();
-            query.push(" AND position = ANY (ARRAY(SELECT of_type.position FROM unnest(").push_bind(types);
-            query.push("::text[]) AS wanted (type) CROSS JOIN LATERAL (SELECT position FROM events WHERE shard_id = ");
-            query.push_bind(shard).push(concat!(" AND type = wanted.type AND type <> ALL ('{", frequent!(), "}')"));
+        if let (Index::Types, Some(types)) = (index, self.indexed_types()) {
+            query.push(" AND position = ANY (ARRAY(SELECT of_type.position FROM unnest(").push_bind(owned(types));
+            query.push("::text[]) AS wanted (type)").push(OF_TYPE).push_bind(shard);
             self.push_conditions(&mut query, (after, upto));
             query.push(" ORDER BY position DESC LIMIT ").push_bind(limit);
             query.push(") AS of_type ORDER BY of_type.position DESC LIMIT ").push_bind(limit).push("))");
@@ -130,6 +143,26 @@ impl Criteria {
     }
 }
 
+/// Index that leads to the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Index {
+    Subject,
+    Types,
+    /// The log is read in windows.
+    None,
+}
+
+/// Begins the part of a statement that reads the events of each wanted type from the index by type. The shard follows.
+const OF_TYPE: &str = concat!(
+    " CROSS JOIN LATERAL (SELECT position FROM events WHERE type = wanted.type AND type <> ALL ('{",
+    frequent!(),
+    "}') AND shard_id = "
+);
+
+fn owned(types: BTreeSet<&str>) -> Vec<String> {
+    types.into_iter().map(ToOwned::to_owned).collect()
+}
+
 /// Returns an actor with an id as the log stores it.
 fn stored_actor(kind: &str, id: i64) -> String {
     format!("{{\"{kind}\":{id}}}")
@@ -146,8 +179,8 @@ pub struct Page {
 /// Returns at most `limit` events between two positions, both inclusive, that meet the criteria. A page may hold fewer
 /// events, or none, although more follow: it ends after a bounded scan.
 ///
-/// One statement finds the events of a subject, and those of rare types without an actor or account. Otherwise the log is
-/// read backwards in windows that grow.
+/// One statement finds the events of a subject, and those of rare types. With an actor or an account, only a few events of
+/// rare types are read so. Otherwise the log is read backwards in windows that grow.
 pub async fn page(
     pool: &PgPool,
     shard: ShardId,
@@ -158,13 +191,14 @@ pub async fn page(
     let begun = Instant::now();
     let mut events = vec![];
     let mut upto = to;
-    let mut window = if criteria.is_indexed() { i64::MAX } else { FIRST_WINDOW };
+    let index = criteria.index(pool, shard, (from, to)).await?;
+    let mut window = if index == Index::None { FIRST_WINDOW } else { i64::MAX };
     while upto >= from && (upto == to || begun.elapsed() < MAX_SCAN) {
         let after = upto.saturating_sub(window).max(from - 1);
         let left = limit - events.len();
         let found = match criteria.by_actor_or_account() && upto < to {
             true => within_ranges(pool, shard, (after, upto), criteria, left).await?,
-            false => criteria.select("shard_id", shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
+            false => criteria.select(index, "shard_id", shard, (after, upto), left).build_query_as().fetch_all(pool).await?,
         };
         let (is_full, growth) = (found.len() >= left, growth(found.len(), left));
         events.extend(found);
@@ -204,8 +238,12 @@ async fn within_ranges(
     )
     .execute(&mut *tx)
     .await?;
-    let found =
-        criteria.select("(shard_id + 0)", shard, window, limit).build_query_as().persistent(false).fetch_all(&mut *tx).await?;
+    let found = criteria
+        .select(Index::None, "(shard_id + 0)", shard, window, limit)
+        .build_query_as()
+        .persistent(false)
+        .fetch_all(&mut *tx)
+        .await?;
     tx.commit().await?;
     Ok(found)
 }
