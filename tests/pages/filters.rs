@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use chrono::{Days, Utc};
 use ledger_events::order::OrderStatus;
+use ledger_events::{OrderId, ProductId};
 use ledger_projections::deliveries::AttemptOutcome;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse;
 
 use super::crawl::attributes;
+use crate::support::ledger;
 use crate::support::node::{Node, product};
 use crate::support::shop::{DEADLINE, receiver, worker};
 
@@ -30,6 +32,43 @@ fn choices(form: &str, name: &str) -> Vec<String> {
     attributes(select.unwrap().split("</select>").next().unwrap(), "value")
 }
 
+/// Returns a day in the past, as a field for a date has it.
+fn day(before: u64) -> String {
+    Utc::now().date_naive().checked_sub_days(Days::new(before)).unwrap().to_string()
+}
+
+/// Moves rows of a projection ten days into the past.
+async fn make_earlier(node: &Node, table: &str, column: &str, id: i64) {
+    let earlier = format!("UPDATE {table} SET {column} = {column} - interval '10 days' WHERE id = $1");
+    let moved = sqlx::query(sqlx::AssertSqlSafe(earlier)).bind(id).execute(&mut node.admin().await).await.unwrap();
+    assert_eq!(moved.rows_affected(), 1);
+}
+
+/// Checks that a list offers exactly these filters. Returns its page.
+async fn offers(node: &Node, cookie: &str, path: &str, names: &[&str]) -> String {
+    let page = read(node, cookie, path).await;
+    let offered: BTreeSet<String> = attributes(form(&page), "name").into_iter().collect();
+    assert_eq!(offered, names.iter().map(|name| (*name).to_owned()).collect(), "{path}");
+    page
+}
+
+/// Checks that a list with a query shows exactly these of all entries, whose pages are at `entries`, and that its form
+/// keeps the query.
+async fn narrows(node: &Node, cookie: &str, path: &str, query: &str, entries: &str, all: &[i64], shown: &[i64]) {
+    let page = read(node, cookie, &format!("{path}?{query}")).await;
+    let found: Vec<i64> = all.iter().copied().filter(|id| page.contains(&format!("href=\"{entries}/{id}\""))).collect();
+    assert_eq!(found, shown, "{path}?{query}: {page}");
+    let form = form(&page);
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty()) {
+        let is_kept = form.contains(&format!("value=\"{value}\" selected"))
+            || form.split("<input").any(|input| {
+                let tag = input.split('>').next().unwrap();
+                attributes(tag, "name") == [&*name] && attributes(tag, "value") == [&*value]
+            });
+        assert!(is_kept, "{path}?{query}: the form forgets {name}: {form}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
     let node = Node::start().await;
@@ -43,19 +82,14 @@ async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
     }
     let ids: Vec<i64> = orders.iter().map(|order| order["id"].as_i64().unwrap()).collect();
     node.client(&setup.client, "POST", &format!("/orders/{}/cancel", ids[2]), json!({})).await.data(200);
-    let earlier = "UPDATE orders SET created_at = created_at - interval '10 days' WHERE id = $1";
-    sqlx::query(earlier).bind(ids[0]).execute(&mut node.admin().await).await.unwrap();
+    make_earlier(&node, "orders", "created_at", ids[0]).await;
 
-    let page = read(&node, &viewer.cookie, "/portal/orders").await;
-    let form = form(&page);
-    let offered: BTreeSet<String> = attributes(form, "name").into_iter().collect();
     let names = ["status", "product_id", "reference_code", "client_reference", "from", "to"];
-    assert_eq!(offered, BTreeSet::from(names.map(str::to_owned)));
-    let statuses: BTreeSet<String> = choices(form, "status").into_iter().collect();
+    let page = offers(&node, &viewer.cookie, "/portal/orders", &names).await;
+    let statuses: BTreeSet<String> = choices(form(&page), "status").into_iter().collect();
     let expected = [""].into_iter().chain(OrderStatus::ALL.map(OrderStatus::as_str));
     assert_eq!(statuses, expected.map(str::to_owned).collect::<BTreeSet<_>>());
 
-    let day = |before: u64| Utc::now().date_naive().checked_sub_days(Days::new(before)).unwrap().to_string();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     for (query, shown) in [
         ("status=".to_owned(), vec![ids[0], ids[1], ids[2]]),
@@ -69,23 +103,148 @@ async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
         (format!("product_id={}&status=PENDING&from={}", setup.product_id, day(20)), vec![ids[0]]),
         (format!("product_id={other}&client_reference=third"), vec![]),
     ] {
-        let page = read(&node, &viewer.cookie, &format!("/portal/orders?{query}")).await;
-        let found: Vec<i64> = ids.iter().copied().filter(|id| page.contains(&format!("href=\"/portal/orders/{id}\""))).collect();
-        assert_eq!(found, shown, "{query}: {page}");
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty()) {
-            let form = self::form(&page);
-            let is_kept = form.contains(&format!("value=\"{value}\" selected"))
-                || form.split("<input").any(|input| {
-                    let tag = input.split('>').next().unwrap();
-                    attributes(tag, "name") == [&*name] && attributes(tag, "value") == [&*value]
-                });
-            assert!(is_kept, "{query}: the form forgets {name}: {form}");
-        }
+        narrows(&node, &viewer.cookie, "/portal/orders", &query, "/portal/orders", &ids, &shown).await;
         // The file has the same orders.
         let csv = read(&node, &viewer.cookie, &format!("/portal/orders.csv?{query}")).await;
         let mut rows: Vec<i64> = csv.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
         rows.sort_unstable();
         assert_eq!(rows, shown, "{query}: {csv}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_payouts_is_offered_and_narrows_both_lists() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let auditor = node.console_user(Role::Auditor).await;
+    let mut beneficiaries = vec![];
+    for name in ["Ada", "Bob"] {
+        let details =
+            json!({"name": name, "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});
+        let created = node.client(&setup.client, "POST", "/beneficiaries", details).await.data(201);
+        beneficiaries.push(created["id"].as_i64().unwrap());
+    }
+    let mut ids = vec![];
+    for (beneficiary, reference) in [(beneficiaries[0], "first"), (beneficiaries[1], "second"), (beneficiaries[0], "third")] {
+        let payout = json!({
+            "beneficiary_id": beneficiary, "wallet_id": setup.wallet_id, "amount": "1.00", "client_reference": reference
+        });
+        let payout = node.client(&setup.client, "POST", "/payouts", payout).await.data(201);
+        ids.push(payout["id"].as_i64().unwrap());
+    }
+    node.client(&setup.client, "POST", &format!("/payouts/{}/cancel", ids[2]), json!({})).await.data(200);
+    make_earlier(&node, "payouts", "created_at", ids[0]).await;
+
+    let names = ["status", "beneficiary_id", "wallet_id", "client_reference", "from", "to"];
+    offers(&node, &viewer.cookie, "/portal/payouts", &names).await;
+    offers(&node, &auditor.cookie, "/console/payouts", &[&names[..], &["account_id"]].concat()).await;
+    for (query, shown) in [
+        (format!("status=PENDING&wallet_id={}", setup.wallet_id), vec![ids[0], ids[1]]),
+        ("status=CANCELLED".to_owned(), vec![ids[2]]),
+        (format!("beneficiary_id={}", beneficiaries[1]), vec![ids[1]]),
+        (format!("wallet_id={}", setup.wallet_id + 1_000), vec![]),
+        ("client_reference=third".to_owned(), vec![ids[2]]),
+        (format!("from={}", day(5)), vec![ids[1], ids[2]]),
+        (format!("to={}", day(5)), vec![ids[0]]),
+    ] {
+        narrows(&node, &viewer.cookie, "/portal/payouts", &query, "/portal/payouts", &ids, &shown).await;
+        narrows(&node, &auditor.cookie, "/console/payouts", &query, "/console/payouts", &ids, &shown).await;
+    }
+    let account = setup.client.account_id;
+    for (query, shown) in [(format!("account_id={account}"), &ids[..]), (format!("account_id={}", account + 1_000), &[])] {
+        narrows(&node, &auditor.cookie, "/console/payouts", &query, "/console/payouts", &ids, shown).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_movements_is_offered_and_narrows_the_list() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let orders = [super::place(&node, &setup).await, super::place(&node, &setup).await];
+    node.client(&setup.client, "POST", &format!("/orders/{}/cancel", orders[1]), json!({})).await.data(200);
+    let path = format!("/portal/wallets/{}", setup.wallet_id);
+    // A funding may have the reference of an order.
+    let taken = json!({"amount": "1.00", "reference": "ORD-0000000001"});
+    node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), taken).await.data(201);
+    let listed = node.client(&setup.client, "GET", &format!("/transactions?wallet_id={}", setup.wallet_id), Value::Null).await;
+    let listed = listed.data(200)["transactions"].as_array().unwrap().clone();
+    let kinds: Vec<&str> = listed.iter().map(|one| one["category"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["FUNDING", "ORDER_REFUND", "ORDER", "ORDER", "FUNDING"]);
+    let ids: Vec<i64> = listed.iter().map(|one| one["id"].as_i64().unwrap()).collect();
+    let (taken, refund, second, first, funding) = (ids[0], ids[1], ids[2], ids[3], ids[4]);
+
+    offers(&node, &viewer.cookie, &path, &["type", "category", "order_id", "reference", "from", "to"]).await;
+    assert_eq!(listed[3]["reference"], "ORD-0000000001");
+    for (query, shown) in [
+        ("type=DEBIT".to_owned(), vec![second, first]),
+        ("type=CREDIT".to_owned(), vec![taken, refund, funding]),
+        ("category=ORDER_REFUND".to_owned(), vec![refund]),
+        (format!("order_id={}", orders[1]), vec![refund, second]),
+        (format!("order_id={}&type=DEBIT", orders[1]), vec![second]),
+        ("reference=ORD-0000000001".to_owned(), vec![taken, first]),
+        (format!("reference=opening+of+{}", setup.wallet_id), vec![funding]),
+        (format!("from={}", day(5)), vec![taken, refund, second, first, funding]),
+        (format!("to={}", day(5)), vec![]),
+    ] {
+        narrows(&node, &viewer.cookie, &path, &query, "/portal/transactions", &ids, &shown).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_purchases_is_offered_and_narrows_the_list() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let auditor = node.console_user(Role::Auditor).await;
+    let (mut products, mut orders, mut ids) = (vec![], vec![], vec![]);
+    for name in ["First Card", "Second Card"] {
+        let product = node.operator("POST", "/products", product(name)).await.data(201)["id"].as_i64().unwrap();
+        let order = json!({"product_id": product, "denomination": 10, "quantity": 1});
+        let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
+        node.fulfil(order).await;
+        ids.push(ledger::buy(&node.ledger, OrderId(order), ProductId(product), "A-10").await.0);
+        products.push(product);
+        orders.push(order);
+    }
+    node.operator("POST", &format!("/purchases/{}/close", ids[1]), json!({})).await.data(200);
+    let path = "/console/purchases";
+    offers(&node, &auditor.cookie, path, &["status", "supplier", "product_id", "order_id"]).await;
+    for (query, shown) in [
+        ("supplier=acme".to_owned(), vec![ids[0], ids[1]]),
+        ("supplier=other".to_owned(), vec![]),
+        ("status=REQUESTED".to_owned(), vec![ids[0]]),
+        ("status=REFUSED".to_owned(), vec![ids[1]]),
+        (format!("product_id={}", products[1]), vec![ids[1]]),
+        (format!("order_id={}", orders[0]), vec![ids[0]]),
+    ] {
+        narrows(&node, &auditor.cookie, path, &query, path, &ids, &shown).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_approvals_is_offered_and_narrows_the_list() {
+    let node = Node::supervised("EUR=2000").await;
+    let setup = node.setup().await;
+    let other = node.setup().await;
+    let (auditor, token) = (node.console_user(Role::Auditor).await, node.token(Role::Finance).await);
+    let mut ids = vec![];
+    for (wallet, reference) in [(setup.wallet_id, "first"), (other.wallet_id, "second"), (setup.wallet_id, "third")] {
+        let funding = json!({"amount": "2500.00", "reference": reference});
+        let answer = node.operator_with(&token, "POST", &format!("/wallets/{wallet}/fund"), funding).await;
+        ids.push(answer.data(202)["id"].as_i64().unwrap());
+    }
+    node.operator_with(&token, "POST", &format!("/approvals/{}/withdraw", ids[2]), Value::Null).await.data(200);
+    let path = "/console/approvals";
+    offers(&node, &auditor.cookie, path, &["status", "wallet_id"]).await;
+    for (query, shown) in [
+        ("status=PENDING".to_owned(), vec![ids[0], ids[1]]),
+        ("status=WITHDRAWN".to_owned(), vec![ids[2]]),
+        ("status=ALL".to_owned(), ids.clone()),
+        (format!("wallet_id={}", other.wallet_id), vec![ids[1]]),
+        (format!("status=ALL&wallet_id={}", setup.wallet_id), vec![ids[0], ids[2]]),
+    ] {
+        narrows(&node, &auditor.cookie, path, &query, path, &ids, &shown).await;
     }
 }
 

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use rewards_ledger::ledger::Command;
 use serde_json::{Value, json};
+use webhook_client::receiver::ReceiverResponse;
 
 use super::filters::read;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::ledger::{Customer, run};
 use crate::support::node::{Node, PASSWORD, Setup, User};
+use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::until;
 
 /// Number of lines of the bulk order. One step places 50.
@@ -201,6 +203,28 @@ async fn voucher_codes_are_shown_and_downloaded_and_each_reading_is_audited() {
         browser.press("Download as CSV").await;
         let list = downloaded(&downloads.path().join("orders.csv")).await;
         assert!(list.lines().count() == 2 && list.contains(",'=1+1,DELIVERED,"), "{list}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_line_of_an_order_leads_to_its_movement_and_to_each_delivery() {
+    let (node, setup, operator) = with_operator().await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(503)).await;
+    let hook = json!({"name": "Shop", "url": format!("{}/hooks", receiver.url()), "events": ["order.created"]});
+    node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    let order = super::place(&node, &setup).await;
+    node.project().await;
+    worker(&node.options, &receiver, DEADLINE).once().await.unwrap();
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&browser, &node, &operator, &format!("/portal/orders/{order}")).await;
+        browser.find("//ol[@aria-label='What happened']//*[contains(., 'Attempt 1 to webhook “Shop”: failed')]").await;
+        browser.find("//ol[@aria-label='What happened']//*[contains(., 'HTTP status 503')]").await;
+        browser.click("(//ol[@aria-label='What happened']//a[starts-with(., 'Transaction ')])[1]").await;
+        browser.find("//dt[.='Cause']/following-sibling::dd/a[starts-with(., 'Order ')]").await;
+        browser.press(&format!("Order {order}")).await;
+        browser.click("(//ol[@aria-label='What happened']//a[starts-with(., 'Delivery ')])[1]").await;
+        browser.sees("503").await;
     })
     .await;
 }

@@ -55,6 +55,14 @@ async fn an_owner_pays_a_new_beneficiary_and_finds_the_payout_in_the_statement()
         browser.sees("Closing balance").await;
         browser.sees("Payout refund").await;
         check(&browser, "a statement").await;
+        // Nothing moved in a period of the past, and its closing balance is that of its opening.
+        browser
+            .run("document.getElementById('from').value = '2020-01-01'; document.getElementById('to').value = '2020-01-31';")
+            .await;
+        browser.press("Filter").await;
+        browser.sees("2020-01-01 to 2020-01-31").await;
+        browser.sees("Nothing moved in this period.").await;
+        check(&browser, "a statement of a period").await;
     })
     .await;
 }
