@@ -81,7 +81,14 @@ pub struct WebhookTested {
     pub delivery_id: i64,
     /// Event type of the sample data, to which the webhook was subscribed.
     pub event_type: WebhookEventType,
+    /// Version of the sample data. A rebuild needs it to give the bytes that were sent. `None` in events of releases that knew
+    /// only the first version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_version: Option<i16>,
 }
+
+/// Version of the sample data of new test deliveries. Raise it with every change of the sample data, and keep the older versions.
+pub const SAMPLE_VERSION: i16 = 2;
 
 /// A request to retry a failed delivery, with its remaining attempts. The natural key names the delivery: the
 /// webhook of this stream, the event and the replay.
@@ -289,7 +296,7 @@ pub fn decide(webhook: &Webhook, command: WebhookCommand) -> Result<WebhookEvent
                 Some(_) => return Err(Rejection::InvalidField { field: "event_type", problem: NOT_SUBSCRIBED }),
                 None => *subscribed.first().ok_or(Rejection::WebhookInactive)?,
             };
-            Ok(WebhookTested { delivery_id, event_type }.into())
+            Ok(WebhookTested { delivery_id, event_type, sample_version: Some(SAMPLE_VERSION) }.into())
         }
         WebhookCommand::Retry(delivery) => {
             let Retryable { event_id, replay_id, .. } = delivery.failed_with_attempts_left()?;

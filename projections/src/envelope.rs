@@ -1,12 +1,15 @@
 //! The webhook envelope (specification, "Event envelope" and "Order data carried in events"). The data of payouts and wallets
 //! are additions to the specification.
 
+mod sample;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use ledger_events::account::LowBalanceReached;
 use ledger_events::order::Order;
 use ledger_events::payout::Payout;
 use ledger_events::webhook::WebhookEventType;
 use ledger_events::{BeneficiaryId, Currency, Money, OrderId, PayoutId, WalletId};
+pub use sample::test_payload;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
@@ -105,79 +108,6 @@ struct Item<'a> {
 #[derive(Serialize)]
 struct Voucher<'a> {
     voucher_reference_number: &'a str,
-}
-
-/// Builds the bytes of a test delivery's envelope. Its object does not exist, and has the state that the event type
-/// implies (contract, "Webhooks": `data.id` 0, `reference_code` "TEST").
-pub fn test_payload(
-    event_id: Uuid,
-    event_type: WebhookEventType,
-    recorded_at: DateTime<Utc>,
-) -> Result<String, serde_json::Error> {
-    let head = Head { event_id, event_type, recorded_at };
-    match event_type {
-        WebhookEventType::OrderCreated | WebhookEventType::OrderPending => test_order(head, ("PENDING", ""), (0, 1)),
-        WebhookEventType::OrderDelivered => test_order(head, ("DELIVERED", ""), (1, 1)),
-        WebhookEventType::OrderPartiallyDelivered => test_order(head, ("PARTIALLY_DELIVERED", "AWAITING_REMAINDER"), (1, 2)),
-        WebhookEventType::OrderCancelled => test_order(head, ("CANCELLED", "CANCELLED_BY_CLIENT"), (0, 1)),
-        WebhookEventType::PayoutRequested => test_payout(head, "PENDING"),
-        WebhookEventType::PayoutPaid => test_payout(head, "PAID"),
-        WebhookEventType::PayoutFailed => test_payout(head, "FAILED"),
-        WebhookEventType::PayoutCancelled => test_payout(head, "CANCELLED"),
-        WebhookEventType::WalletLowBalance => head.with(LowBalanceData {
-            wallet_id: WalletId(0),
-            currency: test_currency()?,
-            balance: test_money(9_500)?,
-            below: test_money(10_000)?,
-            fell_at: recorded_at,
-        }),
-    }
-}
-
-fn test_money(cents: i64) -> Result<Money, serde_json::Error> {
-    Money::from_cents(cents).map_err(serde::ser::Error::custom)
-}
-
-fn test_currency() -> Result<Currency, serde_json::Error> {
-    "USD".parse().map_err(serde::ser::Error::custom)
-}
-
-fn test_order(
-    head: Head,
-    (status, sub_status): (&str, &str),
-    (delivered_quantity, quantity): (i32, i32),
-) -> Result<String, serde_json::Error> {
-    let recorded_at = head.recorded_at;
-    let item =
-        || Item { status: "DELIVERED", delivered_on: recorded_at, vouchers: vec![Voucher { voucher_reference_number: "TEST" }] };
-    head.with(OrderData {
-        id: OrderId(0),
-        reference_code: "TEST",
-        status,
-        sub_status,
-        product_name: "Test product",
-        denomination: test_money(10_00)?,
-        quantity,
-        amount: test_money(10_00 * i64::from(quantity))?,
-        delivered_quantity,
-        delivered_on: (delivered_quantity == quantity).then_some(recorded_at),
-        created_at: recorded_at,
-        order_items: (delivered_quantity > 0).then(|| vec![item()]),
-    })
-}
-
-fn test_payout(head: Head, status: &str) -> Result<String, serde_json::Error> {
-    head.with(PayoutData {
-        id: PayoutId(0),
-        beneficiary_id: BeneficiaryId(0),
-        wallet_id: WalletId(0),
-        amount: test_money(10_00)?,
-        currency: test_currency()?,
-        client_reference: Some("TEST"),
-        status,
-        created_at: head.recorded_at,
-        settled_at: (status != "PENDING").then_some(head.recorded_at),
-    })
 }
 
 /// Builds the bytes of the envelope for an order in its state right after the event. The envelope is built once,

@@ -264,6 +264,7 @@ async fn a_test_delivery_has_sample_data_of_the_requested_type() {
         let data = &delivery["payload"]["data"];
         assert_eq!((&delivery["event_type"], &data["status"]), (&json!(event_type), &json!(status)), "{delivery}");
         assert_eq!((&data["id"], &data["reference_code"]), (&json!(0), &json!("TEST")));
+        assert_eq!((&data["denomination"], &data["quantity"], &data["amount"]), (&json!("25.00"), &json!(3), &json!("75.00")));
         assert_eq!(data["order_items"].as_array().map_or(0, Vec::len), items, "{data}");
         assert_eq!(data["delivered_on"].is_null(), event_type != "order.delivered", "{data}");
     }

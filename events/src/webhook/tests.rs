@@ -84,13 +84,19 @@ fn a_deactivation_needs_the_version_that_was_judged_and_ends_when_the_webhook_is
     assert_eq!(webhook(&[change.clone(), switched(true), switched(false)]).deactivated, None);
 }
 
+fn tested_with(event_type: WebhookEventType) -> WebhookTested {
+    WebhookTested { delivery_id: 5, event_type, sample_version: Some(SAMPLE_VERSION) }
+}
+
 #[test]
 fn a_test_uses_the_first_subscribed_type_and_leaves_the_webhook_unchanged() {
     let before = webhook(&[]);
     let test = WebhookCommand::Test { delivery_id: 5, event_type: None };
     let tested = decide(&before, test.clone()).unwrap();
-    let expected = WebhookTested { delivery_id: 5, event_type: WebhookEventType::OrderDelivered };
+    let expected = tested_with(WebhookEventType::OrderDelivered);
     assert_eq!(tested, expected.into());
+    let payload = r#"{"delivery_id":5,"event_type":"order.delivered","sample_version":2}"#;
+    assert_eq!(tested.payload().unwrap(), payload);
     let after = evolve(Some(before.clone()), WebhookId(1), &tested, &at(2)).unwrap();
     assert_eq!(after, Webhook { version: 2, ..before });
     assert_eq!(decide(&webhook(&[switched(false)]), test.clone()), Err(Rejection::WebhookInactive));
@@ -103,7 +109,7 @@ fn a_test_uses_the_requested_type_if_the_webhook_is_subscribed_to_it() {
     for event_type in WebhookEventType::ALL {
         let tested = decide(&subscribed, WebhookCommand::Test { delivery_id: 5, event_type: Some(event_type) });
         match subscribed.events.contains(&event_type) {
-            true => assert_eq!(tested, Ok(WebhookTested { delivery_id: 5, event_type }.into())),
+            true => assert_eq!(tested, Ok(tested_with(event_type).into())),
             false => assert!(matches!(tested, Err(Rejection::InvalidField { field: "event_type", .. })), "{tested:?}"),
         }
     }

@@ -36,7 +36,7 @@ impl EnvelopeRow {
         let Past { recorded, order, payout } = past;
         let Some(account_id) = recorded.metadata.account_id else { return Ok(None) };
         if let Event::Webhook(WebhookEvent::WebhookTested(e)) = &recorded.event {
-            let payload = envelope::test_payload(recorded.moment.event_id, e.event_type, recorded.moment.recorded_at)?;
+            let payload = envelope::test_payload(head(recorded, e.event_type), e.sample_version)?;
             return Ok(Some(EnvelopeRow::new(recorded, account_id, OrderId(0), e.event_type, payload)));
         }
         match WebhookEventType::announcing(&recorded.event) {
@@ -53,7 +53,7 @@ impl EnvelopeRow {
         order: Option<&Order>,
         payout: Option<&Payout>,
     ) -> Result<Option<EnvelopeRow>, ProjectionError> {
-        let head = envelope::Head { event_id: recorded.moment.event_id, event_type, recorded_at: recorded.moment.recorded_at };
+        let head = head(recorded, event_type);
         let (order_id, payload) = match (&recorded.event, order, payout) {
             (Event::Order(_), Some(order), _) => (order.id, envelope::payload(head, order)?),
             (Event::Payout(_), _, Some(payout)) => (OrderId(0), envelope::payout_payload(head, payout)?),
@@ -83,6 +83,10 @@ impl EnvelopeRow {
             created_at: moment.recorded_at,
         }
     }
+}
+
+fn head(recorded: &Recorded, event_type: WebhookEventType) -> envelope::Head {
+    envelope::Head { event_id: recorded.moment.event_id, event_type, recorded_at: recorded.moment.recorded_at }
 }
 
 /// Builds the bytes that are sent for an event. They are the same at any time. Returns `None` for an event that
