@@ -78,7 +78,7 @@ struct Global {
     /// Print results as JSON; short for --output json
     #[arg(long, global = true, conflicts_with = "output")]
     json: bool,
-    /// Format of the results: table for people, json for programs, csv for commands that print a list [default: table]
+    /// Format of the results: table for people, json for programs, csv for lists, events and differences [default: table]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
 }
@@ -147,15 +147,17 @@ enum Command {
 }
 
 impl Command {
-    /// Returns whether the command prints a list, which CSV can hold.
+    /// Returns whether the command prints a list or differences, which CSV can hold.
     fn prints_lists(&self) -> bool {
         match self {
-            Command::Events(args) => args.is_comparison(),
+            Command::Events(args) => args.prints_list(),
+            Command::Verify(args) => args.prints_list(),
             Command::Admin(_)
             | Command::Replay(_)
             | Command::Log(_)
             | Command::Keys(_)
             | Command::Profiles(_)
+            | Command::Rebuild(_)
             | Command::Reconcile(_) => true,
             _ => false,
         }

@@ -8,7 +8,6 @@ mod check;
 mod console;
 mod database;
 mod file;
-mod key_file;
 mod lifecycle;
 mod mail;
 mod sample;
@@ -18,7 +17,7 @@ mod values;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -32,14 +31,13 @@ use crate::access::one_click::OneClick;
 use crate::access::rate_limits::RateLimits;
 use crate::duration::duration;
 use crate::secrets::seal::Secret;
-use crate::secrets::strength;
+use crate::secrets::{key_file, strength};
 use crate::transparency::cosignature::witness;
 pub use check::check_file;
 pub use console::ConsoleSettings;
 pub use database::DatabaseSettings;
 pub(crate) use file::place;
 pub use file::{FILE_VARIABLE, Fault, apply_file, file_named};
-pub(crate) use key_file::read_private;
 pub use lifecycle::LifecycleSettings;
 pub use mail::MailSettings;
 pub use sample::sample;
@@ -55,6 +53,14 @@ pub const OPERATOR_TOKEN_VARIABLE: &str = "LEDGER_OPERATOR_TOKEN";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
+
+/// Reads a key file: see [`key_file::read_private`].
+///
+/// # Errors
+/// If the file cannot be read, or others can read or replace it. The message starts with `name`, the setting of the file.
+pub(crate) fn read_private(path: &Path, name: &str) -> Result<Secret, ConfigError> {
+    key_file::read_private(path, name).map_err(|error| ConfigError(error.to_string()))
+}
 
 /// Source of the operator token: a file, or the variable [`OPERATOR_TOKEN_VARIABLE`].
 #[derive(Args, Clone, Debug)]

@@ -82,6 +82,13 @@ pub struct RebuildArgs {
     all: bool,
 }
 
+impl VerifyArgs {
+    /// Returns whether the command prints a list, which CSV can hold.
+    pub fn prints_list(&self) -> bool {
+        !self.offline.is_about_receipt()
+    }
+}
+
 /// Runs `verify` against the database or, with offline arguments, against files. The exit status is 1 if anything
 /// differs.
 pub async fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<ExitCode> {
@@ -105,16 +112,16 @@ async fn run_verify(database: &Database, args: &VerifyArgs, output: &Output) -> 
         print_differences(output, &report.differences, report.found)?;
         for reach in &report.reached {
             let (projection, checkpoint, behind) = (reach.projection, reach.checkpoint, reach.behind());
-            output.line(format!(
+            output.remark(format!(
                 "shard {}: {projection}: up to position {checkpoint}, {behind} events behind the head",
                 reach.shard
             ))?;
         }
-        output.line(report.delivery_health.to_string())?;
+        output.remark(report.delivery_health)?;
         if !report.secrets_compared {
-            output.line("keys, passwords, sessions and secrets: not compared (needs --master-key-file)")?;
+            output.remark("keys, passwords, sessions and secrets: not compared (needs --master-key-file)")?;
         }
-        output.line(report.to_string())?;
+        output.remark(&report)?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -138,9 +145,9 @@ async fn run_rebuild(database: &Database, args: &RebuildArgs, output: &Output) -
     } else {
         print_differences(output, &rebuilt.differences, rebuilt.found)?;
         for (table, rows) in &rebuilt.rows {
-            output.line(format!("{table}: {rows} rows"))?;
+            output.remark(format!("{table}: {rows} rows"))?;
         }
-        output.line(rebuilt.to_string())?;
+        output.remark(&rebuilt)?;
     }
     Ok(if rebuilt.was_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,16 +11,19 @@ use ledger_projections::envelope::iso8601;
 use owo_colors::OwoColorize;
 use serde_json::{Value, json};
 
-use super::output::{Output, shown, with_progress};
+use super::output::{Format, Output, shown, with_progress};
 use super::{STATUSES, export, lost};
 use crate::config::DatabaseSettings;
 use crate::ledger::reader::{self, Stored};
 use crate::ledger::{FIRST_SHARD, connect};
 use crate::node::Database;
+use crate::spreadsheet::inert;
 
 /// Polling interval of `tail --follow`. Each poll is one short statement.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 const PAGE_EVENTS: i64 = 500;
+/// Columns of the CSV, which are those of [`line`].
+const COLUMNS: [&str; 5] = ["position", "recorded_at", "stream", "type", "summary"];
 
 #[derive(Args, Debug)]
 pub struct EventsArgs {
@@ -67,6 +70,11 @@ impl EventsArgs {
     pub fn is_comparison(&self) -> bool {
         matches!(self.what, Events::Lost(_))
     }
+
+    /// Returns whether the command prints a list, which CSV can hold.
+    pub fn prints_list(&self) -> bool {
+        matches!(self.what, Events::Lost(_) | Events::Tail { .. })
+    }
 }
 
 pub async fn run(args: EventsArgs, output: &Output) -> anyhow::Result<ExitCode> {
@@ -107,6 +115,9 @@ async fn tail(
 ) -> anyhow::Result<()> {
     let head = reader::head(pool, shard).await.with_context(|| format!("cannot read the log of shard {shard}"))?;
     let mut position = after.unwrap_or((head - limit).max(0));
+    if output.format() == Format::Csv {
+        output.record(COLUMNS)?;
+    }
     loop {
         let is_full = !follow && *printed >= limit;
         let wanted = if follow { PAGE_EVENTS } else { (limit - *printed).min(PAGE_EVENTS) };
@@ -114,9 +125,10 @@ async fn tail(
         for event in &page {
             position = event.position;
             *printed += 1;
-            match output.json {
-                true => output.json_line(&as_json(event))?,
-                false => output.line(line(event))?,
+            match output.format() {
+                Format::Table => output.line(line(event))?,
+                Format::Json => output.json_line(&as_json(event))?,
+                Format::Csv => output.record(cells(event))?,
             }
         }
         if page.is_empty() {
@@ -217,6 +229,17 @@ pub fn line(event: &Stored) -> String {
         summary(event)
     );
     line.trim_end().to_owned()
+}
+
+/// Returns the cells of an event, in the order of [`COLUMNS`].
+fn cells(event: &Stored) -> [String; 5] {
+    [
+        event.position.to_string(),
+        iso8601(event.recorded_at),
+        format!("{}/{}", event.stream_type, event.stream_id),
+        event.event_type.clone(),
+        inert(&summary(event)).into_owned(),
+    ]
 }
 
 /// Colours a text green for success and red for failure.

@@ -56,7 +56,12 @@ pub struct OfflineArgs {
 
 impl OfflineArgs {
     pub fn is_wanted(&self) -> bool {
-        self.export.is_some() || self.tiles.is_some() || self.receipt.is_some()
+        self.export.is_some() || self.tiles.is_some() || self.is_about_receipt()
+    }
+
+    /// Returns whether the command verifies a receipt. It then prints one result, and no differences.
+    pub fn is_about_receipt(&self) -> bool {
+        self.receipt.is_some()
     }
 
     fn trust(&self) -> anyhow::Result<Trust> {
@@ -124,15 +129,15 @@ fn print(report: &Report, output: &Output) -> std::io::Result<()> {
             Outcome::Differs => "differs",
             Outcome::Beyond => "is not reached",
         };
-        output.line(format!("the checkpoint of {} events in {} {outcome}", compared.size, compared.checkpoint))?;
+        output.remark(format!("the checkpoint of {} events in {} {outcome}", compared.size, compared.checkpoint))?;
     }
     match report.first_bad {
-        Some((first, last)) if first == last => output.line(format!("the first bad position is {first}"))?,
-        Some((first, last)) => output.line(format!("the first bad position is one of {first} to {last}"))?,
+        Some((first, last)) if first == last => output.remark(format!("the first bad position is {first}"))?,
+        Some((first, last)) => output.remark(format!("the first bad position is one of {first} to {last}"))?,
         None => {}
     }
     for unchecked in &report.unchecked {
-        output.line(format!("not checked: {unchecked}"))?;
+        output.remark(format!("not checked: {unchecked}"))?;
     }
     let verdict = match report.unproven {
         _ if !report.is_clean() => format!("{} differences", report.found),
@@ -141,7 +146,7 @@ fn print(report: &Report, output: &Output) -> std::io::Result<()> {
         None => "everything that was checked matches what was signed".to_owned(),
     };
     let proven = if report.proven > 0 { format!(", positions 1 to {} are proven", report.proven) } else { String::new() };
-    output.line(format!("{} events{proven}: {verdict}", report.events))
+    output.remark(format!("{} events{proven}: {verdict}", report.events))
 }
 
 fn receipt(path: &Path, trust: &Trust, output: &Output) -> anyhow::Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! Prints results: aligned text for people, JSON for programs.
+//! Prints results: aligned text for people, JSON and CSV for programs.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::escape::{self, Escaping};
 use crate::audit::{Difference, Progress};
+use crate::spreadsheet::inert;
 
 /// Delay before a terminal shows what the command is waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,6 +25,9 @@ pub enum Format {
     Json,
     Csv,
 }
+
+/// Columns of differences as CSV. `position` is the first one that is concerned, and `difference` the line for people.
+const DIFFERENCE_COLUMNS: [&str; 6] = ["kind", "shard", "table", "key", "position", "difference"];
 
 /// Writer of the results to stdout.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,19 @@ impl Output {
             return writeln!(Escaping(out), "{text}");
         }
         writeln!(out, "{text}")
+    }
+
+    /// Prints one record of a CSV. A reader gets it at once, because stdout ends each line with a flush.
+    pub fn record<T: AsRef<[u8]>>(&self, cells: impl IntoIterator<Item = T>) -> std::io::Result<()> {
+        self.verbatim(record(cells)?.trim_end_matches('\n'))
+    }
+
+    /// Prints a line about a list: to stdout after a table, and to stderr beside a CSV, which has only the list.
+    pub fn remark(&self, text: impl Display) -> std::io::Result<()> {
+        match self.format {
+            Format::Csv => writeln!(anstream::stderr(), "{}", escape::lines(&text.to_string())),
+            Format::Table | Format::Json => self.line(text),
+        }
     }
 
     /// Prints a JSON value on one line.
@@ -161,13 +178,28 @@ fn csv(rows: &[Value]) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(vec![]);
     writer.write_record(&columns)?;
     for row in rows {
-        writer.write_record(columns.iter().map(|name| match &row[name] {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }))?;
+        writer.write_record(columns.iter().map(|name| cell(&row[name])))?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// Formats one record as CSV, with its line end.
+fn record<T: AsRef<[u8]>>(cells: impl IntoIterator<Item = T>) -> std::io::Result<String> {
+    let mut text = vec![];
+    let mut writer = csv::Writer::from_writer(&mut text);
+    writer.write_record(cells).map_err(std::io::Error::other)?;
+    writer.flush()?;
+    drop(writer);
+    String::from_utf8(text).map_err(std::io::Error::other)
+}
+
+/// Formats a JSON value as a cell of a CSV.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Awaits `work`. On a terminal, a spinner shows `what` after one second.
@@ -206,16 +238,38 @@ pub fn error_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Prints differences, and how many more there are.
+/// Prints differences as lines or as CSV, and how many more there are.
 pub fn print_differences(output: &Output, differences: &[Difference], found: u64) -> std::io::Result<()> {
+    let is_csv = output.format() == Format::Csv;
+    if is_csv {
+        output.record(DIFFERENCE_COLUMNS)?;
+    }
     for difference in differences {
-        output.line(escape::value(&difference.to_string()))?;
+        match is_csv {
+            true => output.record(difference_cells(difference)?)?,
+            false => output.line(escape::value(&difference.to_string()))?,
+        }
     }
     let more = found.saturating_sub(u64::try_from(differences.len()).unwrap_or(u64::MAX));
     if more > 0 {
-        output.line(format!("and {more} more"))?;
+        output.remark(format!("and {more} more"))?;
     }
     Ok(())
+}
+
+/// Returns the cells of a difference, in the order of [`DIFFERENCE_COLUMNS`]. A cell without a value is empty.
+fn difference_cells(difference: &Difference) -> std::io::Result<[String; 6]> {
+    let fields = serde_json::to_value(difference)?;
+    let first = |names: &[&str]| names.iter().map(|name| cell(&fields[*name])).find(|text| !text.is_empty()).unwrap_or_default();
+    let position = difference.positions().map_or_else(|| first(&["position"]), |(position, _)| position.to_string());
+    Ok([
+        first(&["kind"]),
+        first(&["shard"]),
+        first(&["table"]),
+        first(&["key", "row"]),
+        position,
+        inert(&difference.to_string()).into_owned(),
+    ])
 }
 
 /// A progress bar on a terminal, once it has taken more than a second.
@@ -262,6 +316,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::audit::{FieldDifference, RowDifference, RowProblem};
 
     fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
@@ -279,6 +334,20 @@ mod tests {
     fn a_list_as_csv_has_every_field_of_every_row() {
         let rows = [json!({"id": 1, "name": "One, \"1\""}), json!({"id": 2, "events": ["a"], "name": null})];
         assert_eq!(csv(&rows).unwrap(), "id,name,events\n1,\"One, \"\"1\"\"\",\n2,,\"[\"\"a\"\"]\"\n");
+    }
+
+    #[test]
+    fn a_difference_as_csv_is_one_record_with_its_place_and_its_line() {
+        let csv = |difference: Difference| record(difference_cells(&difference).unwrap()).unwrap();
+        let fields = vec![FieldDifference { field: "balance".to_owned(), stored: json!("6.00"), folded: json!("5.00") }];
+        let (key, part, problem) = ("7".to_owned(), String::new(), RowProblem::Differs { fields });
+        let row = Difference::Row(RowDifference { table: "wallets", shard: 1, key, part, problem });
+        let expected = "row,1,wallets,7,,\"shard 1: wallets 7: balance is \"\"6.00\"\", the log says \"\"5.00\"\"\"\n";
+        assert_eq!(csv(row), expected);
+        let gap = Difference::Gap { shard: 1, after: 4, next: 6 };
+        assert_eq!(csv(gap), "gap,1,,,5,shard 1: position 5 is missing\n");
+        let note = Difference::Note { source: "=1+1".to_owned(), problem: "no\nsignature".to_owned() };
+        assert_eq!(csv(note), "note,,,,,\"'=1+1: no\nsignature\"\n");
     }
 
     #[test]

@@ -83,3 +83,38 @@ impl ConsoleSettings {
 fn issuer(text: &str) -> Result<String, String> {
     url(text).map(|_| text.to_owned())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_client_secret_that_others_can_read_is_refused_without_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("oidc.secret");
+        std::fs::write(&path, "hidden\n").unwrap();
+        let settings = ConsoleSettings {
+            console_url: None,
+            oidc_issuer: Some("https://id.example".to_owned()),
+            oidc_client_id: Some("ledger".to_owned()),
+            oidc_client_secret_file: Some(path.clone()),
+            oidc_role_claim: "rewards_ledger_role".to_owned(),
+            oidc_ca_file: None,
+        };
+        let read = |mode: u32| {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            settings.open_id("https://console.example").map_err(|error| error.to_string())
+        };
+        let secret = read(0o600).unwrap().unwrap().client_secret.unwrap();
+        assert_eq!(secret.expose(), "hidden");
+        let expected = format!(
+            "--oidc-client-secret-file (LEDGER_OIDC_CLIENT_SECRET_FILE): {0} is open to other users (mode 0644): chmod 600 {0}",
+            path.display()
+        );
+        assert_eq!(read(0o644).unwrap_err(), expected);
+    }
+}

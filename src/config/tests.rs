@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 
 use clap::{Command, FromArgMatches};
 use transparency_log::note::Algorithm;
@@ -108,7 +110,11 @@ fn a_checked_file_has_the_faults_of_the_suppliers() {
     let directory = tempfile::tempdir().unwrap();
     let (settings, suppliers) = (directory.path().join("node.toml"), directory.path().join("suppliers.toml"));
     std::fs::write(&settings, format!("listen = \"127.0.0.1:1\"\nsuppliers_file = {suppliers:?}\n")).unwrap();
-    std::fs::write(directory.path().join("client"), "hidden").unwrap();
+    let (client, open) = (directory.path().join("client"), directory.path().join("open"));
+    for (path, mode) in [(&client, 0o600), (&open, 0o644)] {
+        std::fs::write(path, "hidden").unwrap();
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
     let good = "[[supplier]]\nname = \"acme\"\norder_url = \"https://supplier.example/orders\"\n\
         status_url = \"https://supplier.example/orders/{key}\"\ntoken_url = \"https://supplier.example/token\"\n\
         client_id = \"ledger\"\nclient_secret_file = \"client\"\n";
@@ -117,15 +123,18 @@ fn a_checked_file_has_the_faults_of_the_suppliers() {
         check_file(&settings).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(checked(good.to_owned()), [""; 0]);
+    let missing = |field: &str| format!("{field}: {} cannot be read", directory.path().join("nowhere").display());
+    let is_open = format!("client_secret_file: {0} is open to other users (mode 0644): chmod 600 {0}", open.display());
     for (text, fault) in [
-        (good.replace("https://supplier.example/orders\"", "http://supplier.example/orders\""), "supplier acme: order_url "),
-        (good.replace("\"client\"", "\"nowhere\""), "supplier acme: client_secret_file cannot be read"),
-        (format!("{good}ca_file = \"client\"\n"), "supplier acme: ca_file has no certificate"),
-        (format!("{good}notice_secret_file = \"nowhere\"\n"), "supplier acme: notice_secret_file cannot be read"),
+        (good.replace("https://supplier.example/orders\"", "http://supplier.example/orders\""), "order_url ".to_owned()),
+        (good.replace("\"client\"", "\"nowhere\""), missing("client_secret_file")),
+        (good.replace("\"client\"", "\"open\""), is_open),
+        (format!("{good}ca_file = \"client\"\n"), "ca_file has no certificate".to_owned()),
+        (format!("{good}notice_secret_file = \"nowhere\"\n"), missing("notice_secret_file")),
     ] {
         let faults = checked(text);
         assert_eq!(faults.len(), 1, "{faults:#?}");
-        let place = "line 2, column 18: --suppliers-file (LEDGER_SUPPLIERS_FILE): ";
+        let place = "line 2, column 18: --suppliers-file (LEDGER_SUPPLIERS_FILE): supplier acme: ";
         assert!(faults[0].starts_with(&format!("{place}{fault}")) && !faults[0].contains("hidden"), "{faults:#?}");
     }
 }

@@ -31,6 +31,9 @@ impl Suppliers {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -41,16 +44,21 @@ mod tests {
             status_url = \"https://supplier.example/orders/{key}\"\ntoken_url = \"https://supplier.example/token\"\n\
             client_id = \"ledger\"\nclient_secret_file = \"client\"\nnotice_secret_file = \"notices\"\n";
         std::fs::write(&path, supplier).unwrap();
+        let write_private = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        };
         let open = |roles: &str| {
             let opened = Suppliers::open(Some(&path), &roles.parse().unwrap()).map_err(|error| error.to_string())?;
             Ok::<_, String>((opened.called.len(), opened.notices.of("acme").is_some()))
         };
         assert!(open("api").unwrap_err().contains("notice_secret_file"));
         assert!(open("fulfilment").unwrap_err().contains("client_secret_file"));
-        std::fs::write(directory.path().join("notices"), "the secret of the notices").unwrap();
+        write_private("notices", "the secret of the notices");
         assert_eq!(open("api"), Ok((0, true)));
         std::fs::remove_file(directory.path().join("notices")).unwrap();
-        std::fs::write(directory.path().join("client"), "the secret of the client").unwrap();
+        write_private("client", "the secret of the client");
         assert_eq!(open("fulfilment"), Ok((1, false)));
         assert_eq!(open("projector,delivery"), Ok((0, false)));
     }

@@ -1,6 +1,7 @@
-//! Sealing of secrets under the master key, message authentication codes of rows, and the strength of tokens.
+//! Sealing of secrets under the master key, message authentication codes of rows, key files, and the strength of tokens.
 
 pub mod cursors;
+pub mod key_file;
 pub mod master_keys;
 pub mod rows;
 pub mod seal;

@@ -1,9 +1,18 @@
 //! `verify` and `rebuild`, and their exit statuses.
 
+use std::process::Output;
+
 use sqlx::ConnectOptions;
 
 use super::{directory, err, out, program, run};
 use crate::support::shop::Shop;
+
+/// Returns the rows of differences as CSV, without their head.
+fn records(done: &Output) -> Vec<Vec<String>> {
+    let mut reader = csv::Reader::from_reader(&*done.stdout);
+    assert_eq!(reader.headers().unwrap(), vec!["kind", "shard", "table", "key", "position", "difference"], "{}", err(done));
+    reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_difference_is_reported_and_repaired() {
@@ -30,13 +39,23 @@ async fn a_difference_is_reported_and_repaired() {
     let report: serde_json::Value = serde_json::from_str(&out(&differs)).unwrap();
     assert_eq!(report["found"].as_u64().unwrap() as usize, report["differences"].as_array().unwrap().len(), "{report}");
 
+    // As CSV, stdout has the differences alone, and stderr the rest.
+    let csv = run(&mut command(&["verify", "--output", "csv"])).await;
+    assert_eq!(csv.status.code(), Some(1), "{}", err(&csv));
+    let rows = records(&csv);
+    assert_eq!(rows.len() as u64, report["found"].as_u64().unwrap(), "{rows:?}");
+    let order = rows.iter().find(|row| row[..4] == ["row", "1", "orders", "2"]).unwrap_or_else(|| panic!("{rows:?}"));
+    assert_eq!(order[5], "shard 1: orders 2 is missing");
+    assert!(err(&csv).ends_with(&format!(" {} differences\n", rows.len())), "{}", err(&csv));
+
     // A rebuild that repairs something exits with a failure, so that the damage is not overlooked. The next one finds
     // nothing.
     let repaired = run(&mut command(&["rebuild", "--all"])).await;
     assert_eq!(repaired.status.code(), Some(1), "{}", err(&repaired));
     assert!(out(&repaired).contains("differences repaired"), "{}", out(&repaired));
-    let again = run(&mut command(&["rebuild", "orders"])).await;
+    let again = run(&mut command(&["rebuild", "orders", "--output", "csv"])).await;
     assert!(again.status.success(), "{}{}", out(&again), err(&again));
+    assert!(records(&again).is_empty() && err(&again).ends_with("no row differed\n"), "{}{}", out(&again), err(&again));
     assert!(run(&mut command(&["verify"])).await.status.success());
 
     // A log without its head must not pass for an empty log, and its tables must not be removed.
@@ -56,6 +75,7 @@ async fn a_difference_is_reported_and_repaired() {
     let runs: Vec<String> = sqlx::query_scalar(runs).fetch_all(&mut connection).await.unwrap();
     let expected = [
         "verify clean",
+        "verify differences",
         "verify differences",
         "verify differences",
         "rebuild all differences",

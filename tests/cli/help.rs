@@ -177,9 +177,16 @@ async fn completions_and_manual_pages_cover_every_command() {
 #[tokio::test]
 async fn csv_is_for_lists_alone() {
     let directory = directory();
-    let refused = run(program(directory.path()).args(["show", "order", "1", "--output", "csv"])).await;
-    assert_eq!(refused.status.code(), Some(2));
-    assert_eq!(err(&refused), "error: --output csv is for commands that print a list; use --output json\n");
+    for arguments in [
+        &["show", "order", "1"][..],
+        &["events", "show", "1"],
+        &["events", "export"],
+        &["verify", "--receipt", "nowhere.json", "--key", "nowhere.pub"],
+    ] {
+        let refused = run(program(directory.path()).args(arguments).args(["--output", "csv"])).await;
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(err(&refused), "error: --output csv is for commands that print a list; use --output json\n", "{arguments:?}");
+    }
     let both = run(program(directory.path()).args(["profiles", "--json", "--output", "csv"])).await;
     assert_eq!(both.status.code(), Some(2), "{}", err(&both));
 }

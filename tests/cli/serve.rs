@@ -127,6 +127,14 @@ async fn an_operators_work_in_the_shell_is_in_the_log() {
     assert!(tail.contains("AccountCreated") && tail.contains("CredentialIssued"), "{tail}");
     let second = out(&run(&mut events(&["tail", "--after", "1", "--limit", "1", "--json"])).await);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&second).unwrap()["position"], 2);
+    let csv = run(&mut events(&["tail", "--after", "0", "--limit", "2", "--output", "csv"])).await;
+    let mut rows = csv::Reader::from_reader(&*csv.stdout);
+    assert_eq!(rows.headers().unwrap(), vec!["position", "recorded_at", "stream", "type", "summary"], "{}", err(&csv));
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    assert_eq!((rows.len(), &rows[0][0], &rows[0][3], &rows[1][0]), (2, "1", "AccountCreated", "2"), "{rows:?}");
+    assert!(rows[0][1].ends_with('Z') && rows[0][2].starts_with("account/") && rows[0][4].starts_with("Acme"), "{rows:?}");
+    let none = run(&mut events(&["tail", "--after", "99", "--output", "csv"])).await;
+    assert_eq!((none.status.code(), &*out(&none)), (Some(0), "position,recorded_at,stream,type,summary\n"), "{}", err(&none));
     let shown = out(&run(&mut events(&["show", "1"])).await);
     assert!(shown.contains("\"name\": \"Acme\""), "{shown}");
     let absent = run(&mut events(&["show", "99"])).await;

@@ -14,6 +14,7 @@ use webhook_client::signature::sign;
 
 use super::misbehave::{Misbehaviour, misbehave};
 use super::node::{Node, TestResponse};
+use super::program::write_private;
 
 /// Size of a text that makes an answer larger than the ledger reads.
 const TOO_MUCH: usize = 5 << 20;
@@ -93,9 +94,9 @@ impl Simulator {
         };
         let (receiver, _) = Receiver::start(settings).await.unwrap();
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("secret"), format!("{CLIENT_SECRET}\n")).unwrap();
+        write_private(&directory.path().join("secret"), &format!("{CLIENT_SECRET}\n"));
         std::fs::write(directory.path().join("ca.pem"), receiver.ca_pem()).unwrap();
-        std::fs::write(directory.path().join("notices"), NOTICE_SECRET).unwrap();
+        write_private(&directory.path().join("notices"), NOTICE_SECRET);
         Simulator { receiver, books, directory }
     }
 

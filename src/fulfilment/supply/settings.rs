@@ -1,4 +1,4 @@
-//! Suppliers in the settings: a file that describes each one's interface. Secrets stand in files of their own.
+//! Suppliers in the settings: a file that describes each one's interface. Secrets stand in key files of their own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use url::Url;
 use webhook_client::address::{AddressFilter, check_url};
 
+use crate::secrets::key_file::read_private;
 use crate::secrets::seal::Secret;
 
 /// Largest number of suppliers in a file.
@@ -257,10 +258,13 @@ pub(super) fn file(supplier: &str, field: &str, path: &Path) -> Result<Vec<u8>, 
     std::fs::read(path).map_err(|error| fault(supplier, field, &format!("cannot be read: {error}")))
 }
 
-/// Reads a secret from the file that a field names.
+/// Reads a secret from the key file that a field names.
+///
+/// # Errors
+/// If the file cannot be read, or others can read or replace it.
 pub(super) fn secret(supplier: &str, field: &str, path: &Path) -> Result<Secret, SettingsError> {
-    let text = String::from_utf8(file(supplier, field, path)?).map_err(|_| fault(supplier, field, "is not text"))?;
-    Ok(Secret::new(text.trim()))
+    let text = read_private(path, &format!("supplier {supplier}: {field}")).map_err(|error| SettingsError(error.to_string()))?;
+    Ok(Secret::new(text.expose().trim()))
 }
 
 fn checked(described: Described, directory: &Path) -> Result<SupplierSettings, SettingsError> {
@@ -330,5 +334,39 @@ fn checked_url(text: &str, filter: &AddressFilter) -> Result<Url, String> {
     match literal.map(|ip| filter.check(ip)) {
         Some(Err(refused)) => Err(refused.to_string()),
         _ => Ok(url),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused_without_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("acme.secret");
+        std::fs::write(&path, "hidden\n").unwrap();
+        let read = |mode: u32| {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            secret("acme", "client_secret_file", &path).map_err(|error| error.to_string())
+        };
+        for mode in [0o600, 0o400] {
+            assert_eq!(read(mode).unwrap().expose(), "hidden", "{mode:o}");
+        }
+        for mode in [0o644, 0o604, 0o602] {
+            let expected = format!(
+                "--suppliers-file (LEDGER_SUPPLIERS_FILE): supplier acme: client_secret_file: {0} is open to other users \
+                 (mode {mode:04o}): chmod 600 {0}",
+                path.display()
+            );
+            assert_eq!(read(mode).unwrap_err(), expected);
+        }
+        std::fs::remove_file(&path).unwrap();
+        let missing = secret("acme", "notice_secret_file", &path).unwrap_err().to_string();
+        assert!(missing.contains("supplier acme: notice_secret_file: ") && missing.contains("cannot be read"), "{missing}");
     }
 }

@@ -7,8 +7,12 @@ use std::path::Path;
 
 use nix::unistd::{Uid, User, geteuid};
 
-use super::ConfigError;
-use crate::secrets::seal::Secret;
+use super::seal::Secret;
+
+/// A key file that cannot be read, or that others can read or replace. The message shows nothing of its content.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct KeyFileError(String);
 
 /// Reads a small text file that holds a key.
 ///
@@ -18,12 +22,12 @@ use crate::secrets::seal::Secret;
 ///
 /// # Errors
 /// If the file cannot be read, or others can read or replace it. The message starts with `name`, the setting of the file.
-pub(crate) fn read_private(path: &Path, name: &str) -> Result<Secret, ConfigError> {
-    let unreadable = |error| ConfigError(format!("{name}: {} cannot be read: {error}", path.display()));
+pub fn read_private(path: &Path, name: &str) -> Result<Secret, KeyFileError> {
+    let unreadable = |error| KeyFileError(format!("{name}: {} cannot be read: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     // The metadata of the open file, not of a file that may have replaced it since.
     let found = file.metadata().map_err(unreadable)?;
-    check(&found, path).map_err(|problem| ConfigError(format!("{name}: {problem}")))?;
+    check(&found, path).map_err(|problem| KeyFileError(format!("{name}: {problem}")))?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unreadable)?;
     Ok(Secret::new(text))
