@@ -17,7 +17,7 @@ use crate::state::{Row, State, all, first, load_changed, select, state};
 use crate::write::Write;
 use crate::{ProjectionError, known, money, row_type};
 
-pub use movements::{TransactionFilter, list_transactions};
+pub use movements::{TransactionBounds, TransactionFilter, list_transactions};
 
 /// A row of `wallet_transactions`: one movement of money.
 #[derive(Clone, Debug, PartialEq)]

@@ -34,7 +34,7 @@ async fn an_invalid_order_is_refused_with_a_reason_and_appends_nothing() {
         (format!(r#""product_id":{id},"denomination":10"#), "quantity"),
         (format!(r#""product_id":{id},"denomination":10,"quantity":null"#), "quantity"),
         (format!(r#""product_id":"{id}","denomination":10,"quantity":1"#), "product_id"),
-        (format!(r#""product_id":{id}.0,"denomination":10,"quantity":1"#), "product_id"),
+        (format!(r#""product_id":{id}.5,"denomination":10,"quantity":1"#), "product_id"),
         (r#""product_id":0,"denomination":10,"quantity":1"#.to_owned(), "product_id"),
         (r#""product_id":99999999999999999999,"denomination":10,"quantity":1"#.to_owned(), "product_id"),
         (format!(r#""product_id":{id},"denomination":"10","quantity":1"#), "denomination"),

@@ -6,7 +6,7 @@ use chrono::{DateTime, NaiveTime, Utc};
 use ledger_database::PgConnection;
 use ledger_events::placement::order_of_reference;
 use ledger_events::wallet::Direction;
-use ledger_events::{AccountId, Money, OrderId, Position, ShardId, WalletId};
+use ledger_events::{AccountId, Money, OrderId, Position, ShardId, TransactionId, WalletId};
 use sqlx::{Postgres, QueryBuilder};
 
 use super::Transaction;
@@ -35,7 +35,21 @@ const EXCEPT_ORDERS: &str = " AND category <> 'ORDER'";
 /// Condition of the index `wallet_transactions_except_orders_and_refunds` (migration 0058).
 const EXCEPT_ORDERS_AND_REFUNDS: &str = " AND category NOT IN ('ORDER', 'ORDER_REFUND')";
 
+/// Bounds of a list of movements, which the log's reader finds. No index of the movements has their times and their orders.
+#[derive(Clone, Debug)]
+pub struct TransactionBounds {
+    /// Positions of the log between the filter's times.
+    pub positions: Range<Position>,
+    /// Movements of [`TransactionFilter::order`], which the events of the order name; `None` without an order.
+    pub ids: Option<Vec<TransactionId>>,
+}
+
 impl TransactionFilter {
+    /// Returns the order whose movements the filter names, by its id or by its reference.
+    pub fn order(&self) -> Option<OrderId> {
+        self.order_id.or_else(|| order_of_reference(self.reference.as_deref()?))
+    }
+
     /// Returns the period if the days of an account have the number of its movements: nothing but the wallet, the direction and
     /// the category is filtered.
     fn period(&self) -> Option<AccountPeriod> {
@@ -67,8 +81,8 @@ impl TransactionFilter {
     }
 
     /// Appends ` FROM … WHERE …` for the movements that match.
-    fn push(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, positions: &Range<Position>) {
-        self.push_owner(query, shard, positions);
+    fn push(&self, query: &mut QueryBuilder<Postgres>, shard: ShardId, bounds: &TransactionBounds) {
+        self.push_owner(query, shard, &bounds.positions);
         page::equals(query, "type", self.direction);
         page::equals(query, "category", self.category);
         page::equals(query, "amount", self.amount.map(Money::decimal));
@@ -76,12 +90,17 @@ impl TransactionFilter {
         page::equals(query, "currency", self.currency.clone());
         page::equals(query, "order_id", self.order_id);
         page::equals(query, "reference", self.reference.clone());
-        match (self.order_id, &self.reference) {
-            (Some(order), _) => push_ids(query, shard, order, None),
-            (None, Some(reference)) => match order_of_reference(reference) {
-                Some(order) => push_ids(query, shard, order, Some(reference)),
-                None => _ = query.push(EXCEPT_ORDERS_AND_REFUNDS),
-            },
+        match (&bounds.ids, &self.reference) {
+            (Some(ids), None) => _ = query.push(" AND id = ANY (").push_bind(ids.clone()).push(")"),
+            (Some(ids), Some(reference)) => {
+                // A funding may have the reference of an order.
+                query.push(" AND id = ANY (").push_bind(ids.clone());
+                query
+                    .push(" || ARRAY(SELECT id FROM wallet_transactions WHERE category = 'FUNDING' AND shard_id = ")
+                    .push_bind(shard);
+                query.push(" AND reference = ").push_bind(reference.clone()).push("))");
+            }
+            (None, Some(_)) => _ = query.push(EXCEPT_ORDERS_AND_REFUNDS),
             (None, None) => {}
         }
         if self.category.is_some_and(|category| !["ORDER", "ORDER_REFUND"].contains(&category)) {
@@ -92,38 +111,26 @@ impl TransactionFilter {
     }
 }
 
-/// Appends the condition that a movement is of an order, or a funding with the reference that an order has. No index has the
-/// orders of movements, but the events of an order name its movements.
-fn push_ids(query: &mut QueryBuilder<Postgres>, shard: ShardId, order: OrderId, funding: Option<&str>) {
-    query.push(" AND id = ANY(ARRAY(SELECT (data->>'transaction_id')::bigint FROM events WHERE shard_id = ").push_bind(shard);
-    query.push(" AND stream_type = 'order' AND stream_id = ").push_bind(order);
-    query.push(" AND data->>'transaction_id' IS NOT NULL");
-    if let Some(reference) = funding {
-        query.push(" UNION ALL SELECT id FROM wallet_transactions WHERE category = 'FUNDING' AND shard_id = ").push_bind(shard);
-        query.push(" AND reference = ").push_bind(reference.to_owned());
-    }
-    query.push("))");
-}
-
 /// Lists one page of an account's movements, newest first, with the total. The caller holds the snapshot (see
-/// [`page::planned_snapshot`]), and has read in it the positions of the log between the filter's times.
+/// [`page::planned_snapshot`]), and has read in it the bounds.
 pub async fn list_transactions(
     conn: &mut PgConnection,
     shard: ShardId,
     filter: &TransactionFilter,
-    positions: &Range<Position>,
+    bounds: &TransactionBounds,
     page: Page,
 ) -> Result<Listed<Transaction>, sqlx::Error> {
-    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, positions);
+    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, bounds);
     let Some(period) = filter.period() else {
         let total = page::count(&mut *conn, &conditions).await?;
         let rows = page::rows(&mut *conn, &conditions, "position", page.rows()).await?;
         return Ok(Listed { rows, total });
     };
+    let positions = &bounds.positions;
     let total = count_in_period(&mut *conn, shard, filter, positions, period).await?;
     let (end, range) = skip(&mut *conn, shard, filter, (positions, period), total, page).await?;
-    let positions = positions.start..end;
-    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, &positions);
+    let bounds = TransactionBounds { positions: positions.start..end, ids: None };
+    let conditions = |query: &mut QueryBuilder<Postgres>| filter.push(query, shard, &bounds);
     let rows = page::rows(conn, &conditions, "position", range).await?;
     Ok(Listed { rows, total })
 }
@@ -168,7 +175,10 @@ async fn count_in_period(
         (None, None) => return totals::count(conn, shard, period).await,
         (None | Some("DEBIT"), Some("ORDER")) => None,
         (Some("DEBIT"), None) => Some(Direction::Credit.as_str()),
-        _ => return page::count(conn, &|query| filter.push(query, shard, positions)).await,
+        _ => {
+            let bounds = TransactionBounds { positions: positions.clone(), ids: None };
+            return page::count(conn, &|query| filter.push(query, shard, &bounds)).await;
+        }
     };
     let others = |query: &mut QueryBuilder<Postgres>| {
         filter.push_owner(query, shard, positions);

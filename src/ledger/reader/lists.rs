@@ -5,12 +5,12 @@ use std::ops::Range;
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::order::{Order, OrderStatus};
-use ledger_events::{AccountId, Position, ShardId};
+use ledger_events::{AccountId, OrderId, Position, ShardId, TransactionId};
 use ledger_projections::listing::moves::{self, Move, Uncounted};
 use ledger_projections::listing::pages::{self, Thresholds};
 use ledger_projections::orders::{self, ListBounds, OrderFilter};
 use ledger_projections::page::{Listed, Page, planned_snapshot};
-use ledger_projections::wallets::{self, Transaction, TransactionFilter};
+use ledger_projections::wallets::{self, Transaction, TransactionBounds, TransactionFilter};
 
 use super::{ReadError, Stored, first_at, head, select_events};
 
@@ -76,11 +76,23 @@ pub async fn list_transactions(
     let list = async || {
         let mut tx = planned_snapshot(pool).await?;
         let (positions, _) = positions_between(&mut tx, shard, filter.created_from, filter.created_to).await?;
-        let listed = wallets::list_transactions(&mut tx, shard, filter, &positions, page).await?;
+        let ids = match filter.order() {
+            Some(order) => Some(movements_of(&mut tx, shard, order).await?),
+            None => None,
+        };
+        let bounds = TransactionBounds { positions, ids };
+        let listed = wallets::list_transactions(&mut tx, shard, filter, &bounds, page).await?;
         tx.commit().await?;
         Ok(listed)
     };
     replanned(list).await
+}
+
+/// Returns the movements that the events of an order name: its payment and its refund.
+async fn movements_of(conn: &mut PgConnection, shard: ShardId, order: OrderId) -> Result<Vec<TransactionId>, sqlx::Error> {
+    let named = "SELECT (data->>'transaction_id')::bigint FROM events
+        WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = $2 AND data->>'transaction_id' IS NOT NULL";
+    sqlx::query_scalar(named).bind(shard).bind(order).fetch_all(conn).await
 }
 
 /// Returns the positions of the events from one time on and before another one, and the position after the last event. Times
