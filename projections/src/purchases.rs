@@ -1,6 +1,6 @@
 //! `purchases`: the state of every purchase from a supplier, written inline.
 
-use ledger_database::{FromRow, PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool, replanned};
 use ledger_events::purchase::{Purchase, PurchaseEvent, PurchaseRequested, PurchaseStatus, evolve};
 use ledger_events::{Currency, Money, OrderId, ProductId, PurchaseId, ShardId};
 use rust_decimal::Decimal;
@@ -236,8 +236,8 @@ pub async fn calls(db: impl PgExecutor<'_>, shard: ShardId, ids: &[PurchaseId]) 
 /// Finds a purchase, with its shard.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: PurchaseId) -> Result<Option<(ShardId, Purchase)>, sqlx::Error> {
     for shard in shards {
-        let mut conn = pool.acquire().await?;
-        if let Some(purchase) = Purchase::load(&mut conn, *shard, &[id]).await?.pop() {
+        let load = async || Purchase::load(&mut *pool.acquire().await?, *shard, &[id]).await;
+        if let Some(purchase) = replanned(load).await?.pop() {
             return Ok(Some((*shard, purchase)));
         }
     }

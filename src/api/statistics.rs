@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
-use ledger_database::PgConnection;
-use ledger_events::WebhookId;
+use ledger_database::{PgPool, replanned};
+use ledger_events::{AccountId, ShardId, WebhookId, order};
 use ledger_projections::listing::page_anchors;
-use ledger_projections::{page, totals};
+use ledger_projections::page;
+use ledger_projections::totals::{self, DaySpend};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
+use sqlx::PgExecutor;
 
 use super::error::ApiError;
 use super::orders::OrderStatus;
@@ -107,8 +109,32 @@ impl WebhookDay {
 }
 
 /// Returns today (UTC), by the database's clock.
-async fn today(conn: &mut PgConnection) -> Result<NaiveDate, sqlx::Error> {
-    sqlx::query_scalar("SELECT (now() AT TIME ZONE 'UTC')::date").fetch_one(conn).await
+async fn today(db: impl PgExecutor<'_>) -> Result<NaiveDate, sqlx::Error> {
+    sqlx::query_scalar("SELECT (now() AT TIME ZONE 'UTC')::date").fetch_one(db).await
+}
+
+/// Counts of an account's orders, and the movements of its money, all of one snapshot.
+struct Counted {
+    /// Beginnings of the days, and of tomorrow.
+    midnights: Vec<DateTime<Utc>>,
+    /// Number of orders before each of these.
+    before: Vec<i64>,
+    moved: Vec<DaySpend>,
+    statuses: Vec<(order::OrderStatus, i64)>,
+}
+
+async fn count(pool: &PgPool, (shard, account): (ShardId, AccountId), days: u64) -> Result<Counted, sqlx::Error> {
+    let mut tx = page::snapshot(pool).await?;
+    let today = today(&mut *tx).await?;
+    let midnights = midnights(today, days);
+    let head = reader::head(&mut *tx, shard).await?;
+    let begins = reader::first_at_each(&mut tx, shard, &midnights, head).await?;
+    let before = page_anchors::orders_before_each(&mut tx, shard, account, &begins).await?;
+    let first = midnights.first().map_or(today, DateTime::date_naive);
+    let moved = totals::spend(&mut tx, shard, account, first).await?;
+    let statuses = reader::orders_by_status(&mut tx, shard, account).await?;
+    tx.commit().await?;
+    Ok(Counted { midnights, before, moved, statuses })
 }
 
 /// Reads a number of days.
@@ -148,16 +174,8 @@ impl Statistics {
     ) -> Result<Reply<OrderStatistics>, ApiError> {
         let (shard, account) = (caller.0.shard_id, caller.0.account_id);
         let days = self::days(days.0)?;
-        let mut tx = page::snapshot(&state.read_pool()).await?;
-        let today = today(&mut tx).await?;
-        let midnights = midnights(today, days);
-        let head = reader::head(&mut *tx, shard).await?;
-        let begins = reader::first_at_each(&mut tx, shard, &midnights, head).await?;
-        let before = page_anchors::orders_before_each(&mut tx, shard, account, &begins).await?;
-        let first = midnights.first().map_or(today, DateTime::date_naive);
-        let moved = totals::spend(&mut tx, shard, account, first).await?;
-        let statuses = reader::orders_by_status(&mut tx, shard, account).await?;
-        tx.commit().await?;
+        let pool = state.read_pool();
+        let Counted { midnights, before, moved, statuses } = replanned(|| count(&pool, (shard, account), days)).await?;
         let statuses = statuses.into_iter().map(|(status, orders)| OrdersInStatus { status: status.into(), orders }).collect();
         let mut spend: BTreeMap<NaiveDate, Vec<Spend>> = BTreeMap::new();
         for moved in moved {
@@ -189,10 +207,10 @@ impl Statistics {
     ) -> Result<Reply<WebhookStatistics>, ApiError> {
         let days = self::days(days.0)?;
         let webhook = webhooks::find(&state, &caller.0, WebhookId(id.0)).await?;
-        let mut connection = state.ledger.pool().acquire().await?;
-        let midnights = midnights(today(&mut connection).await?, days);
+        let pool = state.ledger.pool();
+        let midnights = midnights(today(pool).await?, days);
         let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
-        let counted = delivery::days::of_webhook(&mut connection, caller.0.shard_id, webhook.id, first).await?;
+        let counted = delivery::days::of_webhook(pool, caller.0.shard_id, webhook.id, first).await?;
         let counted: BTreeMap<NaiveDate, DeliveryDay> = counted.into_iter().map(|counted| (counted.day, counted)).collect();
         let wanted = midnights.iter().take(midnights.len().saturating_sub(1)).map(DateTime::date_naive);
         let days = wanted.map(|day| WebhookDay::of(day, counted.get(&day))).collect();

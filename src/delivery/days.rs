@@ -1,8 +1,9 @@
 //! Attempts of a webhook by day, as the workers have counted them.
 
 use chrono::NaiveDate;
-use ledger_database::{FromRow, PgConnection, PgPool};
+use ledger_database::{FromRow, PgPool};
 use ledger_events::{ShardId, WebhookId};
+use sqlx::PgExecutor;
 
 /// Number of rows per statement of a purge.
 const BATCH_ROWS: i64 = 1_000;
@@ -27,7 +28,7 @@ pub struct DeliveryDay {
 /// # Errors
 /// Any error of the database.
 pub async fn of_webhook(
-    conn: &mut PgConnection,
+    db: impl PgExecutor<'_>,
     shard: ShardId,
     webhook: WebhookId,
     from: NaiveDate,
@@ -39,7 +40,7 @@ pub async fn of_webhook(
     .bind(shard)
     .bind(webhook)
     .bind(from)
-    .fetch_all(conn)
+    .fetch_all(db)
     .await
 }
 

@@ -93,7 +93,7 @@ async fn the_schema_is_contracted_in_a_database_that_has_rows() {
     assert!(contracted.status.success(), "{}", String::from_utf8_lossy(&contracted.stderr));
     // The load goes on all the time. A round that begins now uses every statement that was prepared before.
     load.go_round().await;
-    assert_eq!(load.stop().await, Vec::<String>::new());
+    assert_eq!(load.stop().await, Vec::<String>::new(), "the node logs: {}", node.log());
     assert_eq!(dependent(&mut admin).await.unwrap(), Vec::<String>::new());
     assert_eq!(not_found_by_index(&mut admin).await, Vec::<String>::new(), "after");
     let second = r"SELECT count(*) FROM pg_class WHERE relname LIKE '%\_in\_bytes'";

@@ -6,5 +6,6 @@ mod columns;
 mod expansion;
 mod load;
 mod locks;
+mod plans;
 mod restarts;
 mod upgrade;

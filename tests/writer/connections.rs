@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use ledger_database::{Connector, PgConnectOptions, PgPool, is_plan_outdated};
+use ledger_database::{Connector, PgConnectOptions, PgPool, is_plan_outdated, replanned};
 use rewards_ledger::ledger::connect;
+use sqlx::AssertSqlSafe;
+use tokio::sync::Mutex;
 
 use crate::support::node::{AMPLE_LIMITS, Node};
 use crate::support::postgres;
@@ -38,6 +40,21 @@ async fn a_pool_retries_a_statement_with_an_outdated_plan_on_a_new_connection() 
     assert_eq!(streamed.len(), 1);
     sqlx::raw_sql("ALTER TABLE changed ADD COLUMN four int").execute(&mut admin).await.unwrap();
     assert_eq!(sqlx::query(select).bind(1).execute(&pool).await.unwrap().rows_affected(), 1);
+
+    // Three migrations follow each other while a transaction is retried.
+    let migrations = Mutex::new((admin, 0..3));
+    let asked = async || {
+        let mut connection = pool.acquire().await?;
+        sqlx::query(select).bind(1).execute(&mut *connection).await?;
+        let (admin, left) = &mut *migrations.lock().await;
+        if let Some(number) = left.next() {
+            let change = format!("ALTER TABLE changed ADD COLUMN again_{number} int");
+            sqlx::raw_sql(AssertSqlSafe(change)).execute(admin).await?;
+        }
+        sqlx::query(select).bind(1).execute(&mut *connection).await
+    };
+    assert_eq!(replanned(asked).await.unwrap().rows_affected(), 1);
+    assert_eq!(migrations.into_inner().1, 3..3);
 }
 
 /// The gate has a dedicated connection that every request needs. Another collation changes the result type of its

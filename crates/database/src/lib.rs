@@ -34,19 +34,23 @@ impl Replannable for sqlx::Error {
     }
 }
 
-/// Runs a query or a transaction, and runs it once more if a plan was outdated: then nothing was committed. `ask` acquires
-/// its own connection.
+/// Number of times that a query runs again after its plan was outdated. Migrations that follow each other outdate the plans of
+/// new connections, too.
+pub(crate) const MAX_REPEATS: usize = 10;
+
+/// Runs a query or a transaction, and runs it again while a plan is outdated, up to ten times: nothing was committed then.
+/// `ask` acquires its own connection.
 ///
 /// # Errors
 /// The error of the last attempt.
 pub async fn replanned<T, E: Replannable, A: Future<Output = Result<T, E>>>(ask: impl Fn() -> A) -> Result<T, E> {
-    match ask().await {
-        Err(error) if error.is_plan_outdated() => {
-            log_outdated();
-            ask().await
+    for _ in 0..MAX_REPEATS {
+        match ask().await {
+            Err(error) if error.is_plan_outdated() => log_outdated(),
+            outcome => return outcome,
         }
-        outcome => outcome,
     }
+    ask().await
 }
 
 /// Logs that a plan was outdated, before the retry.

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::State;
 use crate::statement::SqlStatement;
-use crate::{Connector, PgConnectOptions, PgConnection, Transaction, is_plan_outdated, log_outdated};
+use crate::{Connector, MAX_REPEATS, PgConnectOptions, PgConnection, Transaction, is_plan_outdated, log_outdated, replanned};
 
 /// Deadline for acquiring a connection, including opening it.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
@@ -316,24 +316,18 @@ impl Drop for PoolConnection {
 }
 
 impl PgPool {
-    /// Runs a statement, and runs it once more on a new connection if its plan is outdated.
+    /// Runs a statement, and runs it again on a new connection while its plan is outdated.
     async fn run<T>(
         self,
         statement: Result<SqlStatement, sqlx::Error>,
         on: impl for<'a> Fn(&'a mut PgConnection, SqlStatement) -> BoxFuture<'a, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
         let statement = statement?;
-        let mut connection = self.acquire().await?;
-        let outcome = on(&mut connection, statement.clone()).await;
-        drop(connection);
-        match outcome {
-            Err(error) if is_plan_outdated(&error) => {
-                log_outdated();
-                let mut connection = self.acquire().await?;
-                on(&mut connection, statement).await
-            }
-            outcome => outcome,
-        }
+        replanned(async || {
+            let mut connection = self.acquire().await?;
+            on(&mut connection, statement.clone()).await
+        })
+        .await
     }
 
     /// Runs a statement as [`PgPool::run`] does, and sends its rows one by one.
@@ -343,14 +337,14 @@ impl PgPool {
         sender: &mut mpsc::Sender<Result<Either<PgQueryResult, PgRow>, sqlx::Error>>,
     ) -> Result<(), sqlx::Error> {
         let statement = statement?;
-        for is_again in [false, true] {
+        for repeats in 0.. {
             let mut connection = self.acquire().await?;
             let mut answers = connection.fetch_many(statement.clone());
             let mut is_first = true;
             loop {
                 match answers.next().await {
                     None => return Ok(()),
-                    Some(Err(error)) if is_first && !is_again && is_plan_outdated(&error) => {
+                    Some(Err(error)) if is_first && repeats < MAX_REPEATS && is_plan_outdated(&error) => {
                         log_outdated();
                         break;
                     }

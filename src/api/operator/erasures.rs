@@ -156,7 +156,7 @@ impl Erasures {
         Ok(Reply(ErasurePage {
             erasures: shown.collect::<Result<_, ApiError>>()?,
             next_before: page.next_before,
-            unwiped_tables: wipe::outstanding(&mut *pool.acquire().await?).await?,
+            unwiped_tables: wipe::outstanding(pool).await?,
         }))
     }
 

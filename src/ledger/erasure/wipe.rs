@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use ledger_database::{Connector, PgConnectOptions, PgConnection};
+use sqlx::PgExecutor;
 
 /// Every table that an erasure can change, with the statement that rewrites its file.
 const TABLES: [(&str, &str); 15] = [
@@ -84,8 +85,8 @@ pub async fn wipe(options: &PgConnectOptions) -> Result<Vec<&'static str>, WipeE
 }
 
 /// Returns the tables that an erasure has changed and that were not rewritten yet.
-pub async fn outstanding(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar("SELECT relation FROM vault.unwiped ORDER BY relation").fetch_all(conn).await
+pub async fn outstanding(db: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar("SELECT relation FROM vault.unwiped ORDER BY relation").fetch_all(db).await
 }
 
 /// Waits until nothing on the server can see the rows that the erasure's transaction removed from the table.

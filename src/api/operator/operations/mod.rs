@@ -50,7 +50,7 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
         low: stock::low(&mut **conn, &ids).await?,
         suppliers: backlog::suppliers(&mut **conn).await?,
         blocked: blocks::newest(&mut **conn, MAX_LISTED).await?,
-        unwiped: erasure::wipe::outstanding(conn).await?,
+        unwiped: erasure::wipe::outstanding(&mut **conn).await?,
         replays: replays::running(conn, &ids).await?,
     })
 }
