@@ -147,6 +147,10 @@ type ListDeliveriesQuery struct {
 	WebhookURLID int64
 	// Only deliveries that this replay made.
 	ReplayID int64
+	// Only deliveries made at or after this time.
+	CreatedFrom time.Time
+	// Only deliveries made before this time.
+	CreatedTo time.Time
 }
 
 func (q ListDeliveriesQuery) values() url.Values {
@@ -158,6 +162,8 @@ func (q ListDeliveriesQuery) values() url.Values {
 	setValue(values, "order_id", q.OrderID)
 	setValue(values, "webhook_url_id", q.WebhookURLID)
 	setValue(values, "replay_id", q.ReplayID)
+	setValue(values, "created_from", q.CreatedFrom)
+	setValue(values, "created_to", q.CreatedTo)
 	return values
 }
 

@@ -1,5 +1,6 @@
 //! `/api/v1/webhooks/deliveries`: the deliveries of an account's webhooks, with their attempts and outcomes.
 
+use chrono::{DateTime, Utc};
 use ledger_database::{PgPool, replanned};
 use ledger_events::webhook::MAX_ATTEMPTS;
 use ledger_events::{AccountId, OrderId, ReplayId, ShardId, WebhookId};
@@ -17,7 +18,7 @@ use super::page::Page;
 use super::principal::{Caller, WebhookOperator};
 use super::reply::{Data, Listed, Plural, Reply, Stored, render};
 use super::scalars::{JsonObject, Timestamp};
-use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of};
+use super::state::{ApiState, State, Tag, listed, not_found, origin, rows_of, time};
 use super::webhooks::Event;
 use crate::ledger::{CommandResult, StoredResponse, commands, reader};
 
@@ -225,6 +226,8 @@ pub struct Selection {
     pub order_id: Option<i64>,
     pub webhook_id: Option<i64>,
     pub replay_id: Option<i64>,
+    pub created_from: Option<DateTime<Utc>>,
+    pub created_to: Option<DateTime<Utc>>,
 }
 
 /// Returns a page of an account's deliveries, newest first.
@@ -234,7 +237,7 @@ pub async fn list_of(
     selection: Selection,
     page: Page,
 ) -> Result<Listed<Delivery>, ApiError> {
-    let Selection { status, event_type, order_id, webhook_id, replay_id } = selection;
+    let Selection { status, event_type, order_id, webhook_id, replay_id, created_from, created_to } = selection;
     let pool = state.read_pool();
     let retries = retries_ahead(&pool, shard, account_id).await?;
     let (status, event_type) = (status.map(DeliveryStatus::as_str), event_type.map(Into::into));
@@ -245,6 +248,8 @@ pub async fn list_of(
         order_id: order_id.map(OrderId),
         webhook_id: webhook_id.map(WebhookId),
         replay_id: replay_id.map(ReplayId),
+        created_from,
+        created_to,
         retries,
     };
     let mut found = deliveries::list(&pool, shard, &filter, rows_of(page)).await?;
@@ -319,6 +324,10 @@ impl Deliveries {
         webhook_url_id: Query<Option<i64>>,
         /// Only deliveries that this replay made.
         replay_id: Query<Option<i64>>,
+        /// Only deliveries made at or after this time.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only deliveries made before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let selection = Selection {
@@ -327,6 +336,8 @@ impl Deliveries {
             order_id: order_id.0,
             webhook_id: webhook_url_id.0,
             replay_id: replay_id.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
         };
         list_of(&state, (caller.0.shard_id, caller.0.account_id), selection, page).await
     }

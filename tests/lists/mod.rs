@@ -103,13 +103,16 @@ impl Shop {
         let expected: Vec<i64> = sqlx::query_scalar(
             "SELECT d.id FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id
              WHERE d.account_id = $1 AND ($2::text IS NULL OR s.status = $2) AND ($3::text IS NULL OR d.event_type = $3)
-               AND ($4::bigint IS NULL OR d.webhook_id = $4) AND ($5::bigint IS NULL OR d.order_id = $5) ORDER BY d.id DESC",
+               AND ($4::bigint IS NULL OR d.webhook_id = $4) AND ($5::bigint IS NULL OR d.order_id = $5)
+               AND ($6::timestamptz IS NULL OR d.created_at >= $6) AND ($7::timestamptz IS NULL OR d.created_at < $7) ORDER BY d.id DESC",
         )
         .bind(filter.account_id)
         .bind(filter.status)
         .bind(filter.event_type.map(WebhookEventType::as_str))
         .bind(filter.webhook_id)
         .bind(filter.order_id)
+        .bind(filter.created_from)
+        .bind(filter.created_to)
         .fetch_all(self.pool())
         .await
         .unwrap();
@@ -291,8 +294,9 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
     let webhooks = [shop.webhook_for(account, url, &both).await.0, shop.webhook_for(account, url, &both[..1]).await.0];
     shop.webhook_for(other, url, &both).await;
-    let mut cancelled = OrderId(0);
+    let (mut cancelled, mut rounds) = (OrderId(0), vec![]);
     for round in 0..3 {
+        rounds.push(Some(Utc::now()));
         shop.orders(account, 180).await;
         shop.orders(other, 20).await;
         if round == 1 {
@@ -323,6 +327,28 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 2, "every 500th of 1,083 deliveries");
     shop.sound().await;
+    // Periods: from the second round on, up to it, that round alone, none, and one that begins after all deliveries.
+    let begin = |number: usize| rounds[number];
+    let later = Some(Utc::now() + TimeDelta::hours(1));
+    let periods = [(begin(1), None), (None, begin(2)), (begin(1), begin(2)), (begin(2), begin(1)), (later, None), (None, later)];
+    // Test deliveries get their ids before they are made. Ids and times of these disagree about the second round.
+    shop.tamper_with(&format!(
+        "UPDATE deliveries SET order_id = 0, created_at = '{}' WHERE account_id = {account} AND id % 50 = 1 AND created_at < '{}';
+         UPDATE deliveries SET order_id = 0, created_at = '{}' WHERE account_id = {account} AND id % 50 = 2 AND created_at >= '{}'",
+        begin(2).unwrap(), begin(1).unwrap(), begin(0).unwrap(), begin(2).unwrap(), account = account.0
+    ))
+    .await;
+    for (created_from, created_to) in periods {
+        for status in [None, Some("pending"), Some("delivered"), Some("failed")] {
+            let dated = DeliveryFilter { status, created_from, created_to, ..all.clone() };
+            shop.walk_deliveries(&dated, 90, &ways()).await;
+            let of_webhook = DeliveryFilter { webhook_id: Some(webhooks[1]), ..dated.clone() };
+            shop.walk_deliveries(&of_webhook, 90, &ways()).await;
+            let of_type = DeliveryFilter { event_type: Some(WebhookEventType::OrderCancelled), ..dated.clone() };
+            shop.walk_deliveries(&of_type, 90, &ways()).await;
+            shop.walk_deliveries(&DeliveryFilter { order_id: Some(cancelled), ..dated }, 90, &ways()).await;
+        }
+    }
 }
 
 /// Worker records from before event types were recorded get the event type of their delivery.

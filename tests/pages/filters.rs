@@ -69,6 +69,63 @@ async fn narrows(node: &Node, cookie: &str, path: &str, query: &str, entries: &s
     }
 }
 
+/// Failed deliveries of the last day, and their number on the overview, are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_deliveries_is_offered_and_narrows_the_list() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let account = setup.client.account_id;
+    let (viewer, auditor) = (node.user(account, "viewer").await, node.console_user(Role::Auditor).await);
+    let mut webhooks = vec![];
+    for events in [json!(["order.created"]), json!(["order.created", "order.cancelled"])] {
+        let webhook = json!({"name": "a", "url": "https://example.com/hook", "events": events});
+        let webhook = node.client(&setup.client, "POST", "/webhooks", webhook).await.json();
+        webhooks.push(webhook["id"].as_i64().unwrap());
+    }
+    let mut orders = vec![];
+    for _ in 0..2 {
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+        orders.push(node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap());
+    }
+    node.client(&setup.client, "POST", &format!("/orders/{}/cancel", orders[1]), json!({})).await.data(200);
+    node.project().await;
+    let made = "SELECT array_agg(id ORDER BY order_id, event_type DESC, webhook_id) FROM deliveries";
+    let ids: Vec<i64> = sqlx::query_scalar(made).fetch_one(node.ledger.pool()).await.unwrap();
+    assert_eq!(ids.len(), 5, "created, twice, to both webhooks; and cancelled");
+    let fail = "UPDATE delivery_state SET status = 'failed' WHERE delivery_id = ANY ($1)";
+    sqlx::query(fail).bind(&ids[..3]).execute(&mut node.admin().await).await.unwrap();
+    // The ids of deliveries follow their times, so it is the first one.
+    make_earlier(&node, "deliveries", "created_at", *ids.iter().min().unwrap()).await;
+    assert_eq!(ids.iter().min(), Some(&ids[0]));
+
+    let (portal, console) = ("/portal/webhooks/deliveries", format!("/console/accounts/{account}/deliveries"));
+    let names = ["status", "event_type", "webhook_url_id", "order_id", "replay_id", "from", "to"];
+    for (cookie, path, entries) in [(&viewer.cookie, portal, portal), (&auditor.cookie, console.as_str(), "/console/deliveries")]
+    {
+        offers(&node, cookie, path, &names).await;
+        for (query, shown) in [
+            ("status=failed".to_owned(), &ids[..3]),
+            ("event_type=order.cancelled".to_owned(), &ids[4..]),
+            (format!("webhook_url_id={}&event_type=order.created", webhooks[1]), &[ids[1], ids[3]][..]),
+            (format!("order_id={}", orders[0]), &ids[..2]),
+            ("replay_id=1".to_owned(), &[]),
+            (format!("from={}T00:00", day(1)), &ids[1..]),
+            (format!("to={}T23:59", day(1)), &ids[..1]),
+            (format!("status=failed&from={}T00:00", day(1)), &ids[1..3]),
+            (format!("order_id={}&to={}T00:00", orders[0], day(5)), &ids[..1]),
+        ] {
+            narrows(&node, cookie, path, &query, entries, &ids, shown).await;
+        }
+        let page = read(&node, cookie, &format!("{path}?from={0}T00:00&to={0}T00:00", day(20))).await;
+        assert!(page.contains("No delivery matches these filters."), "{page}");
+    }
+    let overview = read(&node, &viewer.cookie, "/portal").await;
+    assert!(overview.contains("2 deliveries of the last 24 hours failed. "), "{overview}");
+    let link = attributes(&overview, "href").into_iter().find(|link| link.contains("status=failed")).unwrap();
+    let (path, query) = link.split_once('?').unwrap();
+    narrows(&node, &viewer.cookie, path, query, portal, &ids, &ids[1..3]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
     let node = Node::start().await;

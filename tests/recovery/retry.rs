@@ -93,6 +93,9 @@ async fn a_retried_delivery_is_pending_on_the_next_read_of_any_node() {
         filters.push(format!("{of_status}&webhook_url_id={second}"));
         filters.push(format!("{of_status}&event_type=order.cancelled"));
         filters.push(format!("{of_status}&order_id={about}"));
+        filters.push(format!("{of_status}&created_from=2026-01-01T00:00:00Z"));
+        filters.push(format!("{of_status}&webhook_url_id={second}&created_from=2026-01-01T00:00:00Z"));
+        filters.push(format!("{of_status}&created_to=2026-01-01T00:00:00Z"));
         filters.push(of_status);
     }
     let before = shown(&node, client, &filters).await;

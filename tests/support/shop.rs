@@ -205,6 +205,8 @@ pub fn deliveries_of(account_id: AccountId) -> DeliveryFilter {
         order_id: None,
         webhook_id: None,
         replay_id: None,
+        created_from: None,
+        created_to: None,
         retries: vec![],
     }
 }

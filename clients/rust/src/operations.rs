@@ -174,6 +174,10 @@ pub struct ListDeliveriesQuery {
     pub webhook_url_id: Option<i64>,
     /// Only deliveries that this replay made.
     pub replay_id: Option<i64>,
+    /// Only deliveries made at or after this time.
+    pub created_from: Option<DateTime<Utc>>,
+    /// Only deliveries made before this time.
+    pub created_to: Option<DateTime<Utc>>,
 }
 
 impl ListDeliveriesQuery {
@@ -186,6 +190,8 @@ impl ListDeliveriesQuery {
             self.order_id.as_ref().map(|value| ("order_id", value.to_string())),
             self.webhook_url_id.as_ref().map(|value| ("webhook_url_id", value.to_string())),
             self.replay_id.as_ref().map(|value| ("replay_id", value.to_string())),
+            self.created_from.as_ref().map(|value| ("created_from", value.to_rfc3339_opts(SecondsFormat::AutoSi, true))),
+            self.created_to.as_ref().map(|value| ("created_to", value.to_rfc3339_opts(SecondsFormat::AutoSi, true))),
         ];
         pairs.into_iter().flatten().collect()
     }

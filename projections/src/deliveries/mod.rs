@@ -11,6 +11,7 @@ mod envelopes;
 mod history;
 mod model;
 mod pending;
+mod period;
 mod read;
 mod retried;
 mod statistics;

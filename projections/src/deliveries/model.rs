@@ -123,6 +123,10 @@ pub struct DeliveryFilter {
     pub webhook_id: Option<WebhookId>,
     /// Replay that made the deliveries.
     pub replay_id: Option<ReplayId>,
+    /// Only deliveries that were made at or after this time.
+    pub created_from: Option<DateTime<Utc>>,
+    /// Only deliveries that were made before this time.
+    pub created_to: Option<DateTime<Utc>>,
     /// Retries of the account that the projection has not processed yet. The deliveries that they name count as
     /// pending.
     pub retries: Vec<Retry>,

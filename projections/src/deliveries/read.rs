@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::deep::{Wanted, nearer};
 use super::history;
 use super::model::{Attempt, Delivery, DeliveryFilter, DeliveryStatus, FAILED, PENDING, Retry, webhooks_of};
-use super::pending;
 use super::retried::AllRetried;
+use super::{pending, period};
 use crate::known;
 use crate::listing::page_anchors::{DELIVERIES, Span};
 use crate::listing::pages::{self, DELIVERY_GROUPS, Group, Thresholds};
@@ -73,39 +73,14 @@ async fn list_once(
     page: Page,
     thresholds: &Thresholds,
 ) -> Result<Listed<Delivery>, sqlx::Error> {
-    let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
     let mut tx = page::snapshot(pool).await?;
-    let retried = AllRetried::find(&mut tx, shard, account, &filter.retries).await?;
+    let retried = AllRetried::find(&mut tx, shard, filter.account_id, &filter.retries).await?;
     let (total, keys) = if filter.order_id.is_some() || filter.replay_id.is_some() {
         of_order_or_replay(&mut tx, shard, filter, &retried, page).await?
+    } else if filter.created_from.is_some() || filter.created_to.is_some() {
+        period::find(&mut tx, shard, filter, &retried, (page, thresholds)).await?
     } else {
-        let groups = pages::delivery_groups(&mut tx, shard, account, filter.webhook_id, event_type).await?;
-        let of_groups = Group::rows_of(&groups);
-        let of_account = DELIVERIES.total(&mut tx, shard, account).await?;
-        let count = match filter.status {
-            None => of_groups,
-            Some(status) => count_of_status(&mut tx, shard, (status, event_type), of_groups, &webhooks_of(&groups)).await?,
-        };
-        let moved = if retried.is_empty() { vec![] } else { retried.ids(filter) };
-        let moves = i64::try_from(moved.len()).unwrap_or(i64::MAX);
-        let total = match filter.status {
-            Some("pending") => count + moves,
-            Some("failed") => count - moves,
-            _ => count,
-        };
-        let keys = if total == of_account {
-            // The filter excludes nothing, so all deliveries match.
-            let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
-            DELIVERIES.keys(&mut tx, shard, account, span, page.rows()).await?
-        } else if let Some(status @ ("pending" | "failed")) = filter.status
-            && !moved.is_empty()
-        {
-            with_moved(&mut tx, shard, (status, event_type), &webhooks_of(&groups), &moved, page).await?
-        } else {
-            let wanted = Wanted { total, rows: page.rows() };
-            keys(&mut tx, shard, filter, (&groups, of_account), wanted, thresholds).await?
-        };
-        (total, keys)
+        of_any_time(&mut tx, shard, filter, &retried, (page, thresholds)).await?
     };
     let mut select = QueryBuilder::new(COLUMNS);
     select.push(" FROM unnest(").push_bind(keys).push("::bigint[]) AS wanted (id) JOIN deliveries d ON d.id = wanted.id");
@@ -115,6 +90,44 @@ async fn list_once(
     let mut rows: Vec<Delivery> = rows.into_iter().map(|row| row.0).collect();
     rows.iter_mut().for_each(|delivery| retried.show(delivery));
     Ok(Listed { rows, total })
+}
+
+/// Returns the number of deliveries of the groups that a filter selects, and the keys of a page of them.
+async fn of_any_time(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    filter: &DeliveryFilter,
+    retried: &AllRetried,
+    (page, thresholds): (Page, &Thresholds),
+) -> Result<(i64, Vec<i64>), sqlx::Error> {
+    let (account, event_type) = (filter.account_id, filter.event_type.map(WebhookEventType::as_str));
+    let groups = pages::delivery_groups(conn, shard, account, filter.webhook_id, event_type).await?;
+    let of_groups = Group::rows_of(&groups);
+    let of_account = DELIVERIES.total(conn, shard, account).await?;
+    let count = match filter.status {
+        None => of_groups,
+        Some(status) => count_of_status(conn, shard, (status, event_type), of_groups, &webhooks_of(&groups)).await?,
+    };
+    let moved = if retried.is_empty() { vec![] } else { retried.ids(filter) };
+    let moves = i64::try_from(moved.len()).unwrap_or(i64::MAX);
+    let total = match filter.status {
+        Some("pending") => count + moves,
+        Some("failed") => count - moves,
+        _ => count,
+    };
+    let keys = if total == of_account {
+        // The filter excludes nothing, so all deliveries match.
+        let span = Span { after: 0, upto: total, after_key: 0, upto_key: i64::MAX };
+        DELIVERIES.keys(conn, shard, account, span, page.rows()).await?
+    } else if let Some(status @ ("pending" | "failed")) = filter.status
+        && !moved.is_empty()
+    {
+        with_moved(conn, shard, (status, event_type), &webhooks_of(&groups), &moved, page).await?
+    } else {
+        let wanted = Wanted { total, rows: page.rows() };
+        keys(conn, shard, filter, (&groups, of_account), wanted, thresholds).await?
+    };
+    Ok((total, keys))
 }
 
 /// Returns the keys of a page of pending or failed deliveries while some retries are still unprocessed. `moved`
@@ -170,6 +183,7 @@ async fn of_order_or_replay(
         }
         page::equals(query, "d.event_type", filter.event_type.map(WebhookEventType::as_str));
         page::equals(query, "d.webhook_id", filter.webhook_id);
+        page::between(query, "d.created_at", filter.created_from, filter.created_to);
     };
     // One pass for both.
     let mut select = QueryBuilder::new("SELECT d.id, count(*) OVER ()");

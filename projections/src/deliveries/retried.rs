@@ -29,6 +29,8 @@ impl Retried {
             && filter.order_id.is_none_or(|order| order == self.order_id)
             && filter.replay_id.is_none_or(|replay| replay == self.replay_id)
             && filter.event_type.map(WebhookEventType::as_str).is_none_or(|event_type| event_type == self.event_type)
+            && filter.created_from.is_none_or(|from| from <= self.created_at)
+            && filter.created_to.is_none_or(|to| self.created_at < to)
     }
 }
 

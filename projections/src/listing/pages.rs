@@ -169,6 +169,11 @@ const STATES: Grouped =
     Grouped { table: "delivery_state", id: "webhook_id", kind: "event_type", key: "delivery_id", has_account: false, only: "" };
 pub const DELIVERED: Grouped = Grouped { only: " AND status = 'delivered'", ..STATES };
 pub const FAILED: Grouped = Grouped { only: " AND status = 'failed'", ..STATES };
+/// Pending deliveries, those without and those with an attempt. Their indexes are not ordered by key.
+pub const PENDING_GROUPS: [Grouped; 2] = [
+    Grouped { only: " AND status = 'pending' AND attempt_count = 0", ..STATES },
+    Grouped { only: " AND status = 'pending' AND attempt_count > 0", ..STATES },
+];
 
 impl Grouped {
     fn push_where(self, query: &mut QueryBuilder<Postgres>, (shard, account): (ShardId, AccountId)) {
@@ -202,14 +207,8 @@ impl Grouped {
             return merged(conn, groups, branch, total, rows).await;
         }
         // Too many groups to plan one by one: read the newest rows of each, up to the end of the page.
-        let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
-        let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
-        let mut query = QueryBuilder::new("SELECT r.key FROM unnest(");
-        query.push_bind(ids).push("::bigint[], ").push_bind(kinds).push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ");
-        query.push(key).push(" AS key");
-        self.push_where(&mut query, owner);
-        query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
-        query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
+        let mut query = QueryBuilder::new("SELECT r.key");
+        self.push_groups(&mut query, key, owner, groups, within);
         query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(rows.end);
         query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(rows.start).push(" LIMIT ").push_bind(rows.end - rows.start);
         query.build_query_scalar().persistent(false).fetch_all(conn).await
@@ -223,17 +222,42 @@ impl Grouped {
         groups: &[Group<K>],
         within: (i64, i64),
     ) -> Result<i64, sqlx::Error> {
-        let Grouped { id, kind, key, .. } = self;
-        let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
-        let kinds: Vec<&str> = groups.iter().map(|group| &*group.kind).collect();
-        let mut query = QueryBuilder::new("SELECT coalesce(sum(r.n), 0)::bigint FROM unnest(");
-        query.push_bind(ids).push("::bigint[], ").push_bind(kinds);
-        query.push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT count(*) AS n");
-        self.push_where(&mut query, owner);
-        query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
-        query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
+        let mut query = QueryBuilder::new("SELECT coalesce(sum(r.key), 0)::bigint");
+        self.push_groups(&mut query, "count(*)", owner, groups, within);
         query.push(") AS r");
         query.build_query_scalar().persistent(false).fetch_one(conn).await
+    }
+
+    /// Appends a query for all keys of an account's groups after the first value of `within` and up to the second, in any order.
+    pub fn push_keys<K: Id>(
+        self,
+        query: &mut QueryBuilder<Postgres>,
+        owner: (ShardId, AccountId),
+        groups: &[Group<K>],
+        within: (i64, i64),
+    ) {
+        query.push("SELECT r.key");
+        self.push_groups(query, self.key, owner, groups, within);
+        query.push(") AS r");
+    }
+
+    /// Appends `FROM <the groups> CROSS JOIN LATERAL (SELECT <value> AS key FROM … WHERE …`, without the last parenthesis.
+    fn push_groups<K: Id>(
+        self,
+        query: &mut QueryBuilder<Postgres>,
+        value: &'static str,
+        owner: (ShardId, AccountId),
+        groups: &[Group<K>],
+        within: (i64, i64),
+    ) {
+        let Grouped { id, kind, key, .. } = self;
+        let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
+        let kinds: Vec<String> = groups.iter().map(|group| group.kind.clone()).collect();
+        query.push(" FROM unnest(").push_bind(ids).push("::bigint[], ").push_bind(kinds);
+        query.push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ").push(value).push(" AS key");
+        self.push_where(query, owner);
+        query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
+        query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `/admin/v1/accounts/:id/…`: what an account has, for support staff.
 
+use chrono::{DateTime, Utc};
 use ledger_events::{AccountId, WebhookId};
 use ledger_projections::webhooks;
 use poem_openapi::param::{Path, Query};
@@ -14,7 +15,7 @@ use crate::api::page::Page;
 use crate::api::principal::Caller;
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Timestamp;
-use crate::api::state::{State, Tag, not_found};
+use crate::api::state::{State, Tag, not_found, time};
 use crate::api::webhooks::{self as hooks, Event, Webhook};
 
 /// A webhook with the account that it belongs to.
@@ -146,6 +147,10 @@ impl Lookups {
         webhook_url_id: Query<Option<i64>>,
         /// Only deliveries that this replay made.
         replay_id: Query<Option<i64>>,
+        /// Only deliveries made at or after this time.
+        created_from: Query<Option<DateTime<Utc>>>,
+        /// Only deliveries made before this time.
+        created_to: Query<Option<DateTime<Utc>>>,
     ) -> Result<Listed<Delivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let shard = state.shard_of(AccountId(id.0)).await?;
@@ -155,6 +160,8 @@ impl Lookups {
             order_id: order_id.0,
             webhook_id: webhook_url_id.0,
             replay_id: replay_id.0,
+            created_from: time("created_from", created_from.0)?,
+            created_to: time("created_to", created_to.0)?,
         };
         deliveries::list_of(&state, (shard, AccountId(id.0)), selection, page).await
     }

@@ -5,16 +5,28 @@ use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat,
 use super::super::call::Refusal;
 use super::super::form::{Form, address};
 
-/// Returns the filters of a query with these names, and its period, as a query of the API.
+/// Returns the filters of a query with these names, and its days, as a query of the API.
 ///
 /// # Errors
 /// A refusal that names the day which is none.
 pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
+    Ok(created(query, names, period(query)?))
+}
+
+/// Returns the filters of a query with these names, and its minutes, as a query of the API.
+///
+/// # Errors
+/// A refusal that names the minute which is none.
+pub fn filters_by_minute(query: &Form, names: &[&str]) -> Result<String, Refusal> {
+    Ok(created(query, names, minutes(query)?))
+}
+
+fn created(query: &Form, names: &[&str], period: [Option<DateTime<Utc>>; 2]) -> String {
     let mut filters = url::form_urlencoded::Serializer::new(query.only(names));
-    for (parameter, at) in ["created_from", "created_to"].into_iter().zip(period(query)?) {
+    for (parameter, at) in ["created_from", "created_to"].into_iter().zip(period) {
         filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
     }
-    Ok(filters.finish())
+    filters.finish()
 }
 
 /// Returns the address of the part of a list in these minutes (UTC), such as `2026-01-31T12:00`. Both are included.
@@ -94,6 +106,8 @@ mod tests {
             query("status=DELAYED&from=2026-01-31&to=2026-01-31&page=2").unwrap(),
             "status=DELAYED&created_from=2026-01-31T00%3A00%3A00Z&created_to=2026-02-01T00%3A00%3A00Z"
         );
+        let since = filters_by_minute(&Form::parse(b"from=2026-01-31T12:05&status=failed"), &["status"]).unwrap();
+        assert_eq!(since, "status=failed&created_from=2026-01-31T12%3A05%3A00Z");
         assert_eq!(query("").unwrap(), "");
         for wrong in ["to=soon", "to=2026-01-31T12", "to=262142-12-31"] {
             let refusal = minutes(&Form::parse(wrong.as_bytes())).unwrap_err();

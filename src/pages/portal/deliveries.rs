@@ -9,6 +9,7 @@ use super::webhook::{ALL, EVENTS, Webhook, may, named};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{filters_by_minute, in_minutes};
 use crate::pages::parts::values::{badge, facts, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, headers};
@@ -27,9 +28,11 @@ pub fn add(site: Site) -> Site {
 
 async fn list(visit: Visit) -> PageResult {
     visit.user()?;
-    let path = format!("/api/v1/webhooks/deliveries?{}", visit.query.only(&FILTERS));
-    let (webhooks, deliveries) =
-        futures::join!(visit.list::<Webhook>(ALL, "webhooks"), visit.list::<Delivery>(&path, "deliveries"));
+    let deliveries = async {
+        let filters = filters_by_minute(&visit.query, &FILTERS)?;
+        visit.list::<Delivery>(&format!("/api/v1/webhooks/deliveries?{filters}"), "deliveries").await
+    };
+    let (webhooks, deliveries) = futures::join!(visit.list::<Webhook>(ALL, "webhooks"), deliveries);
     let webhooks = webhooks?.items;
     match deliveries {
         Ok(deliveries) => Ok(list_page(&visit, &webhooks, Some(&deliveries), None)),
@@ -38,7 +41,8 @@ async fn list(visit: Visit) -> PageResult {
 }
 
 fn list_page(visit: &Visit, webhooks: &[Webhook], deliveries: Option<&List<Delivery>>, refusal: Option<&Refusal>) -> Response {
-    let fields = Filled { form: &visit.query, refusal };
+    let query = in_minutes(&visit.query);
+    let fields = Filled { form: &query, refusal };
     let any = || std::iter::once((String::new(), "Any".to_owned()));
     let statuses: Vec<_> = any().chain(STATUSES.map(|status| (status.to_owned(), words(status)))).collect();
     let events: Vec<_> = any().chain(EVENTS.map(|(event, _)| (event.to_owned(), event.to_owned()))).collect();
@@ -51,9 +55,11 @@ fn list_page(visit: &Visit, webhooks: &[Webhook], deliveries: Option<&List<Deliv
             (fields.select("webhook_url_id", "Webhook", &choices(webhooks, visit.query.value("webhook_url_id")), ""))
             (fields.input("order_id", "Order number", "search", ""))
             (fields.input("replay_id", "Replay number", "search", ""))
+            (fields.input("from", "From (UTC)", "datetime-local", ""))
+            (fields.input("to", "Until (UTC)", "datetime-local", ""))
         }))
         @if let Some(deliveries) = deliveries {
-            @if deliveries.items.is_empty() { (nothing(visit.query.only(&FILTERS[2..]).is_empty())) }
+            @if deliveries.items.is_empty() { (nothing(visit.query.only(&[&FILTERS[2..], &["from", "to"]].concat()).is_empty())) }
             @else {
                 (rows("Deliveries", &deliveries.items, webhooks))
                 (table::pager(deliveries, "/portal/webhooks/deliveries", &visit.query))

@@ -1,12 +1,15 @@
 //! The overview: balances, needs for attention, orders and spend by day, the health of webhooks, the latest orders.
 
+use chrono::{DateTime, Days, DurationRound, TimeDelta, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::health::{self, Delivery, Webhook};
 use super::orders;
 use crate::pages::call::List;
+use crate::pages::form::address;
 use crate::pages::outcome::PageResult;
+use crate::pages::parts::period::rfc3339;
 use crate::pages::parts::plot::{self, Label, Series};
 use crate::pages::parts::values::{figure, grouped, money};
 use crate::pages::parts::{layout, table};
@@ -66,21 +69,36 @@ struct Spend {
     refunded: String,
 }
 
-/// Counts of deliveries, as `GET /api/v1/webhooks/deliveries/stats` returns them.
-#[derive(Debug, Deserialize)]
-struct Counts {
-    last_24h_failed: i64,
+/// Failed deliveries since a minute: their number by the API, and the page that lists them.
+struct FailedSince(DateTime<Utc>);
+
+impl FailedSince {
+    fn the_day_before(now: DateTime<Utc>) -> FailedSince {
+        let since = now.checked_sub_days(Days::new(1)).unwrap_or(now);
+        FailedSince(since.duration_trunc(TimeDelta::minutes(1)).unwrap_or(since))
+    }
+
+    fn call(&self) -> String {
+        address("/api/v1/webhooks/deliveries", &[("status", "failed"), ("created_from", &rfc3339(self.0)), ("limit", "1")])
+    }
+
+    fn page(&self) -> String {
+        let from = self.0.format("%Y-%m-%dT%H:%M").to_string();
+        address("/portal/webhooks/deliveries", &[("status", "failed"), ("from", &from)])
+    }
 }
 
 pub async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let (wallets, latest, statistics, webhooks, deliveries, counts) = futures::try_join!(
+    let day = FailedSince::the_day_before(Utc::now());
+    let of_day = day.call();
+    let (wallets, latest, statistics, webhooks, deliveries, failed) = futures::try_join!(
         visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
         visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
         visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
         visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
-        visit.get::<Counts>("/api/v1/webhooks/deliveries/stats"),
+        visit.list::<Delivery>(&of_day, "deliveries"),
     )?;
     let (deactivated, inactive): (Vec<&Webhook>, Vec<&Webhook>) =
         webhooks.items.iter().filter(|webhook| !webhook.is_active).partition(|webhook| webhook.deactivation.is_some());
@@ -98,8 +116,7 @@ pub async fn show(visit: Visit) -> PageResult {
                 "/portal/orders?status=PARTIALLY_DELIVERED"
             ),
             count(
-                counts.last_24h_failed, ("delivery", "deliveries"),
-                "of the last 24 hours failed", &health::latest(None, usize::try_from(counts.last_24h_failed).unwrap_or_default(), "failed")
+                i64::try_from(failed.total).unwrap_or(i64::MAX), ("delivery", "deliveries"), "of the last 24 hours failed", &day.page()
             ),
             named(&of_webhooks(&deactivated), ("webhook was", "webhooks were"), "switched off, because all deliveries failed"),
             named(&of_webhooks(&inactive), ("webhook is", "webhooks are"), "switched off"),
@@ -232,6 +249,14 @@ mod tests {
         };
         assert!(off(&["<b>"]).contains("1 webhook is switched off: <a href=\"/portal/webhooks/3\">&lt;b&gt;</a>."));
         assert!(off(&["a", "b"]).contains("2 webhooks are switched off: ") && off(&[]).contains("Nothing needs"));
+    }
+
+    #[test]
+    fn the_number_of_failed_deliveries_and_its_page_are_of_the_same_period() {
+        let day = FailedSince::the_day_before("2026-03-01T12:05:59.9Z".parse().unwrap());
+        assert_eq!(day.page(), "/portal/webhooks/deliveries?status=failed&from=2026-02-28T12%3A05");
+        let call = "/api/v1/webhooks/deliveries?status=failed&created_from=2026-02-28T12%3A05%3A00Z&limit=1";
+        assert_eq!(day.call(), call);
     }
 
     #[test]

@@ -5884,6 +5884,10 @@ export interface operations {
                 webhook_url_id?: number;
                 /** @description Only deliveries that this replay made. */
                 replay_id?: number;
+                /** @description Only deliveries made at or after this time. */
+                created_from?: string;
+                /** @description Only deliveries made before this time. */
+                created_to?: string;
             };
             header?: never;
             path?: never;

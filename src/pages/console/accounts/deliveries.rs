@@ -9,6 +9,7 @@ use super::{Account, account, page};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::{filters_by_minute, in_minutes};
 use crate::pages::parts::values::{badge, facts, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, headers};
@@ -33,8 +34,11 @@ pub fn add(site: Site) -> Site {
 async fn list(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
-    let path = format!("/admin/v1/accounts/{id}/deliveries?{}", visit.query.only(&FILTERS));
-    let (account, deliveries) = futures::join!(account(&visit, id), visit.list::<Delivery>(&path, "deliveries"));
+    let deliveries = async {
+        let filters = filters_by_minute(&visit.query, &FILTERS)?;
+        visit.list::<Delivery>(&format!("/admin/v1/accounts/{id}/deliveries?{filters}"), "deliveries").await
+    };
+    let (account, deliveries) = futures::join!(account(&visit, id), deliveries);
     let account = account?;
     match deliveries {
         Ok(deliveries) => Ok(list_page(&visit, &account, Some(&deliveries), None)),
@@ -43,7 +47,8 @@ async fn list(visit: Visit) -> PageResult {
 }
 
 fn list_page(visit: &Visit, account: &Account, deliveries: Option<&List<Delivery>>, refusal: Option<&Refusal>) -> Response {
-    let fields = Filled { form: &visit.query, refusal };
+    let query = in_minutes(&visit.query);
+    let fields = Filled { form: &query, refusal };
     let path = format!("/console/accounts/{}/deliveries", account.id);
     let any = || std::iter::once(("", "Any".to_owned()));
     let statuses: Vec<(&str, String)> = any().chain(STATUSES.map(|status| (status, words(status)))).collect();
@@ -57,9 +62,11 @@ fn list_page(visit: &Visit, account: &Account, deliveries: Option<&List<Delivery
             (fields.input("webhook_url_id", "Webhook number", "search", ""))
             (fields.input("order_id", "Order number", "search", ""))
             (fields.input("replay_id", "Replay number", "search", ""))
+            (fields.input("from", "From (UTC)", "datetime-local", ""))
+            (fields.input("to", "Until (UTC)", "datetime-local", ""))
         }))
         @if let Some(deliveries) = deliveries {
-            @if deliveries.items.is_empty() { (nothing(&path, visit.query.only(&FILTERS[1..]).is_empty())) }
+            @if deliveries.items.is_empty() { (nothing(&path, visit.query.only(&[&FILTERS[1..], &["from", "to"]].concat()).is_empty())) }
             @else {
                 (rows("Deliveries", &deliveries.items))
                 (table::pager(deliveries, &path, &visit.query))

@@ -1,5 +1,6 @@
 """Calls of the tag `deliveries`."""
 
+import datetime
 from collections.abc import AsyncIterator, Iterator
 from typing import Optional
 from urllib.parse import quote
@@ -23,6 +24,8 @@ def _list_deliveries(
     order_id: Optional[int] = None,
     webhook_url_id: Optional[int] = None,
     replay_id: Optional[int] = None,
+    created_from: Optional[datetime.datetime] = None,
+    created_to: Optional[datetime.datetime] = None,
 ) -> Call:
     return Call(
         "GET",
@@ -35,6 +38,8 @@ def _list_deliveries(
             "order_id": order_id,
             "webhook_url_id": webhook_url_id,
             "replay_id": replay_id,
+            "created_from": created_from,
+            "created_to": created_to,
         },
     )
 
@@ -84,6 +89,8 @@ class Deliveries:
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
         replay_id: Optional[int] = None,
+        created_from: Optional[datetime.datetime] = None,
+        created_to: Optional[datetime.datetime] = None,
     ) -> DeliveryList:
         """List deliveries.
 
@@ -97,6 +104,8 @@ class Deliveries:
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
                 replay_id=replay_id,
+                created_from=created_from,
+                created_to=created_to,
             )
         )
         return DeliveryList.from_dict(response.json())
@@ -110,6 +119,8 @@ class Deliveries:
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
         replay_id: Optional[int] = None,
+        created_from: Optional[datetime.datetime] = None,
+        created_to: Optional[datetime.datetime] = None,
     ) -> Iterator[Delivery]:
         """List deliveries, page after page.
 
@@ -123,6 +134,8 @@ class Deliveries:
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
                 replay_id=replay_id,
+                created_from=created_from,
+                created_to=created_to,
             ),
         ):
             for each in DeliveryList.from_dict(response.json()).data.deliveries:
@@ -186,6 +199,8 @@ class AsyncDeliveries:
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
         replay_id: Optional[int] = None,
+        created_from: Optional[datetime.datetime] = None,
+        created_to: Optional[datetime.datetime] = None,
     ) -> DeliveryList:
         """List deliveries.
 
@@ -199,6 +214,8 @@ class AsyncDeliveries:
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
                 replay_id=replay_id,
+                created_from=created_from,
+                created_to=created_to,
             )
         )
         return DeliveryList.from_dict(response.json())
@@ -212,6 +229,8 @@ class AsyncDeliveries:
         order_id: Optional[int] = None,
         webhook_url_id: Optional[int] = None,
         replay_id: Optional[int] = None,
+        created_from: Optional[datetime.datetime] = None,
+        created_to: Optional[datetime.datetime] = None,
     ) -> AsyncIterator[Delivery]:
         """List deliveries, page after page.
 
@@ -225,6 +244,8 @@ class AsyncDeliveries:
                 order_id=order_id,
                 webhook_url_id=webhook_url_id,
                 replay_id=replay_id,
+                created_from=created_from,
+                created_to=created_to,
             ),
         ):
             for each in DeliveryList.from_dict(response.json()).data.deliveries:
