@@ -113,17 +113,18 @@ async fn today(db: impl PgExecutor<'_>) -> Result<NaiveDate, sqlx::Error> {
     sqlx::query_scalar("SELECT (now() AT TIME ZONE 'UTC')::date").fetch_one(db).await
 }
 
-/// Counts of an account's orders, and the movements of its money, all of one snapshot.
-struct Counted {
+/// Orders and spend of an account by day.
+struct OrderCounts {
     /// Beginnings of the days, and of tomorrow.
     midnights: Vec<DateTime<Utc>>,
     /// Number of orders before each of these.
     before: Vec<i64>,
-    moved: Vec<DaySpend>,
+    spend: Vec<DaySpend>,
     statuses: Vec<(order::OrderStatus, i64)>,
 }
 
-async fn count(pool: &PgPool, (shard, account): (ShardId, AccountId), days: u64) -> Result<Counted, sqlx::Error> {
+/// Reads the orders and the spend of the last days in one snapshot.
+async fn count_orders(pool: &PgPool, (shard, account): (ShardId, AccountId), days: u64) -> Result<OrderCounts, sqlx::Error> {
     let mut tx = page::snapshot(pool).await?;
     let today = today(&mut *tx).await?;
     let midnights = midnights(today, days);
@@ -131,10 +132,10 @@ async fn count(pool: &PgPool, (shard, account): (ShardId, AccountId), days: u64)
     let begins = reader::first_at_each(&mut tx, shard, &midnights, head).await?;
     let before = page_anchors::orders_before_each(&mut tx, shard, account, &begins).await?;
     let first = midnights.first().map_or(today, DateTime::date_naive);
-    let moved = totals::spend(&mut tx, shard, account, first).await?;
+    let spend = totals::spend(&mut tx, shard, account, first).await?;
     let statuses = reader::orders_by_status(&mut tx, shard, account).await?;
     tx.commit().await?;
-    Ok(Counted { midnights, before, moved, statuses })
+    Ok(OrderCounts { midnights, before, spend, statuses })
 }
 
 /// Reads a number of days.
@@ -175,7 +176,8 @@ impl Statistics {
         let (shard, account) = (caller.0.shard_id, caller.0.account_id);
         let days = self::days(days.0)?;
         let pool = state.read_pool();
-        let Counted { midnights, before, moved, statuses } = replanned(|| count(&pool, (shard, account), days)).await?;
+        let counts = replanned(|| count_orders(&pool, (shard, account), days)).await?;
+        let OrderCounts { midnights, before, spend: moved, statuses } = counts;
         let statuses = statuses.into_iter().map(|(status, orders)| OrdersInStatus { status: status.into(), orders }).collect();
         let mut spend: BTreeMap<NaiveDate, Vec<Spend>> = BTreeMap::new();
         for moved in moved {

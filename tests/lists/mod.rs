@@ -130,6 +130,25 @@ impl Shop {
         }
     }
 
+    /// Compares pages of periods that begin and end with the rounds, at the time of a delivery.
+    async fn walk_periods(&self, all: &DeliveryFilter, rounds: &[DateTime<Utc>; 3], (webhook, order): (WebhookId, OrderId)) {
+        let [_, second, third] = rounds.map(Some);
+        let later = Some(Utc::now() + TimeDelta::hours(1));
+        let cancelled = Some(WebhookEventType::OrderCancelled);
+        for (created_from, created_to) in
+            [(second, None), (None, third), (second, third), (third, second), (later, None), (None, later)]
+        {
+            for status in [None, Some("pending"), Some("delivered"), Some("failed")] {
+                let dated = DeliveryFilter { status, created_from, created_to, ..all.clone() };
+                let (size, ways) = (if status == Some("failed") { 13 } else { 200 }, &ways()[..2]);
+                self.walk_deliveries(&dated, size, ways).await;
+                self.walk_deliveries(&DeliveryFilter { webhook_id: Some(webhook), ..dated.clone() }, size, ways).await;
+                self.walk_deliveries(&DeliveryFilter { event_type: cancelled, ..dated.clone() }, 1, ways).await;
+                self.walk_deliveries(&DeliveryFilter { order_id: Some(order), ..dated }, 1, ways).await;
+            }
+        }
+    }
+
     async fn walk_all(&self, products: [ProductId; 2], between: (DateTime<Utc>, DateTime<Utc>)) {
         let all = OrderFilter { account_id: Some(self.customer.account_id), ..OrderFilter::default() };
         let (from, to) = (Some(between.0), Some(between.1));
@@ -294,9 +313,8 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     let both = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
     let webhooks = [shop.webhook_for(account, url, &both).await.0, shop.webhook_for(account, url, &both[..1]).await.0];
     shop.webhook_for(other, url, &both).await;
-    let (mut cancelled, mut rounds) = (OrderId(0), vec![]);
-    for round in 0..3 {
-        rounds.push(Some(Utc::now()));
+    let (mut cancelled, mut rounds, mut before) = (OrderId(0), [Utc::now(); 3], 0);
+    for (round, began) in rounds.iter_mut().enumerate() {
         shop.orders(account, 180).await;
         shop.orders(other, 20).await;
         if round == 1 {
@@ -304,6 +322,11 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
             shop.cancel(cancelled).await;
         }
         shop.project().await;
+        // The time of the first delivery of the round.
+        let first = "SELECT created_at FROM deliveries ORDER BY id DESC OFFSET $1 LIMIT 1";
+        let made: i64 = sqlx::query_scalar("SELECT count(*) FROM deliveries").fetch_one(shop.pool()).await.unwrap();
+        *began = sqlx::query_scalar(first).bind(made - before - 1).fetch_one(shop.pool()).await.unwrap();
+        before = made;
     }
     shop.tamper_with(
         "UPDATE delivery_state SET status = 'delivered', delivered_at = now(), attempt_count = 1 WHERE delivery_id % 3 <> 0;
@@ -327,28 +350,20 @@ async fn pages_of_deliveries_hold_each_delivery_once_and_totals_are_true() {
     let marks: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery_marks").fetch_one(shop.pool()).await.unwrap();
     assert_eq!(marks, 2, "every 500th of 1,083 deliveries");
     shop.sound().await;
-    // Periods: from the second round on, up to it, that round alone, none, and one that begins after all deliveries.
-    let begin = |number: usize| rounds[number];
-    let later = Some(Utc::now() + TimeDelta::hours(1));
-    let periods = [(begin(1), None), (None, begin(2)), (begin(1), begin(2)), (begin(2), begin(1)), (later, None), (None, later)];
-    // Test deliveries get their ids before they are made. Ids and times of these disagree about the second round.
+    shop.walk_periods(&all, &rounds, (webhooks[1], cancelled)).await;
+    // Ids and times of some deliveries without an order are on different sides of the second round.
+    let account = account.0;
+    let [first, second, third] = rounds.map(|round| round.to_rfc3339());
     shop.tamper_with(&format!(
-        "UPDATE deliveries SET order_id = 0, created_at = '{}' WHERE account_id = {account} AND id % 50 = 1 AND created_at < '{}';
-         UPDATE deliveries SET order_id = 0, created_at = '{}' WHERE account_id = {account} AND id % 50 = 2 AND created_at >= '{}'",
-        begin(2).unwrap(), begin(1).unwrap(), begin(0).unwrap(), begin(2).unwrap(), account = account.0
+        "UPDATE deliveries SET order_id = 0, created_at = '{third}' WHERE account_id = {account} AND id % 50 = 1 AND created_at < '{second}';
+         UPDATE deliveries SET order_id = 0, created_at = '{first}' WHERE account_id = {account} AND id % 50 = 2 AND created_at >= '{third}'",
     ))
     .await;
-    for (created_from, created_to) in periods {
-        for status in [None, Some("pending"), Some("delivered"), Some("failed")] {
-            let dated = DeliveryFilter { status, created_from, created_to, ..all.clone() };
-            shop.walk_deliveries(&dated, 90, &ways()).await;
-            let of_webhook = DeliveryFilter { webhook_id: Some(webhooks[1]), ..dated.clone() };
-            shop.walk_deliveries(&of_webhook, 90, &ways()).await;
-            let of_type = DeliveryFilter { event_type: Some(WebhookEventType::OrderCancelled), ..dated.clone() };
-            shop.walk_deliveries(&of_type, 90, &ways()).await;
-            shop.walk_deliveries(&DeliveryFilter { order_id: Some(cancelled), ..dated }, 90, &ways()).await;
-        }
-    }
+    shop.walk_periods(&all, &rounds, (webhooks[1], cancelled)).await;
+    // An account without deliveries, and one all of whose deliveries have no order.
+    shop.walk_periods(&deliveries_of(AccountId(99_999)), &rounds, (webhooks[1], cancelled)).await;
+    shop.tamper_with(&format!("UPDATE deliveries SET order_id = 0 WHERE account_id = {account}")).await;
+    shop.walk_periods(&all, &rounds, (webhooks[1], cancelled)).await;
 }
 
 /// Worker records from before event types were recorded get the event type of their delivery.

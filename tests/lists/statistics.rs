@@ -16,7 +16,7 @@ async fn counted(shop: &Shop) -> Statistics {
         "SELECT count(*), count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'delivered'),
             count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE is_recent),
             count(*) FILTER (WHERE is_recent AND status = 'delivered'), count(*) FILTER (WHERE is_recent AND status = 'failed')
-         FROM (SELECT s.status, d.created_at > now() - interval '24 hours' AS is_recent
+         FROM (SELECT s.status, d.created_at >= now() - interval '24 hours' AS is_recent
                FROM deliveries d JOIN delivery_state s ON s.delivery_id = d.id WHERE d.account_id = $1) AS d",
     )
     .bind(shop.customer.account_id)

@@ -22,30 +22,47 @@ pub async fn read(node: &Node, cookie: &str, path: &str) -> String {
 }
 
 /// Returns the form of filters of a page.
-fn form(page: &str) -> &str {
+pub fn form(page: &str) -> &str {
     page.split("<form class=\"filters\"").nth(1).and_then(|rest| rest.split("</form>").next()).unwrap()
 }
 
 /// Returns the choices of the select with this name.
-fn choices(form: &str, name: &str) -> Vec<String> {
+pub fn choices(form: &str, name: &str) -> Vec<String> {
     let select = form.split("<select").skip(1).find(|select| attributes(select.split('>').next().unwrap(), "name") == [name]);
     attributes(select.unwrap().split("</select>").next().unwrap(), "value")
 }
 
 /// Returns a day in the past, as a field for a date has it.
-fn day(before: u64) -> String {
+pub fn day(before: u64) -> String {
     Utc::now().date_naive().checked_sub_days(Days::new(before)).unwrap().to_string()
 }
 
 /// Moves rows of a projection ten days into the past.
-async fn make_earlier(node: &Node, table: &str, column: &str, id: i64) {
+pub async fn make_earlier(node: &Node, table: &str, column: &str, id: i64) {
     let earlier = format!("UPDATE {table} SET {column} = {column} - interval '10 days' WHERE id = $1");
     let moved = sqlx::query(sqlx::AssertSqlSafe(earlier)).bind(id).execute(&mut node.admin().await).await.unwrap();
     assert_eq!(moved.rows_affected(), 1);
 }
 
+/// Creates three active products and an inactive one, in this order. Returns their ids, and the category of the last two.
+pub async fn catalogue(node: &Node) -> (Vec<i64>, i64) {
+    let category = node.operator("POST", "/categories", json!({"name": "Games"})).await.data(201)["id"].as_i64().unwrap();
+    let mut ids = vec![];
+    for details in [
+        json!({"name": "First Card"}),
+        json!({"name": "Second Card", "brand": "Zenith", "country": "US", "currency": "USD"}),
+        json!({"name": "Third Card", "category_id": category}),
+        json!({"name": "Fourth Card", "category_id": category, "currency": "USD", "is_active": false}),
+    ] {
+        let mut added = product("Card");
+        added.as_object_mut().unwrap().extend(details.as_object().unwrap().clone());
+        ids.push(node.operator("POST", "/products", added).await.data(201)["id"].as_i64().unwrap());
+    }
+    (ids, category)
+}
+
 /// Checks that a list offers exactly these filters. Returns its page.
-async fn offers(node: &Node, cookie: &str, path: &str, names: &[&str]) -> String {
+pub async fn offers(node: &Node, cookie: &str, path: &str, names: &[&str]) -> String {
     let page = read(node, cookie, path).await;
     let offered: BTreeSet<String> = attributes(form(&page), "name").into_iter().collect();
     assert_eq!(offered, names.iter().map(|name| (*name).to_owned()).collect(), "{path}");
@@ -54,7 +71,7 @@ async fn offers(node: &Node, cookie: &str, path: &str, names: &[&str]) -> String
 
 /// Checks that a list with a query shows exactly these of all entries, whose pages are at `entries`, and that its form
 /// keeps the query.
-async fn narrows(node: &Node, cookie: &str, path: &str, query: &str, entries: &str, all: &[i64], shown: &[i64]) {
+pub async fn narrows(node: &Node, cookie: &str, path: &str, query: &str, entries: &str, all: &[i64], shown: &[i64]) {
     let page = read(node, cookie, &format!("{path}?{query}")).await;
     let found: Vec<i64> = all.iter().copied().filter(|id| page.contains(&format!("href=\"{entries}/{id}\""))).collect();
     assert_eq!(found, shown, "{path}?{query}: {page}");
@@ -69,9 +86,9 @@ async fn narrows(node: &Node, cookie: &str, path: &str, query: &str, entries: &s
     }
 }
 
-/// Failed deliveries of the last day, and their number on the overview, are the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_filter_of_the_deliveries_is_offered_and_narrows_the_list() {
+    let (yesterday, between, before_all) = (day(1), day(5), day(20));
     let node = Node::start().await;
     let setup = node.setup().await;
     let account = setup.client.account_id;
@@ -109,16 +126,17 @@ async fn each_filter_of_the_deliveries_is_offered_and_narrows_the_list() {
             (format!("webhook_url_id={}&event_type=order.created", webhooks[1]), &[ids[1], ids[3]][..]),
             (format!("order_id={}", orders[0]), &ids[..2]),
             ("replay_id=1".to_owned(), &[]),
-            (format!("from={}T00:00", day(1)), &ids[1..]),
-            (format!("to={}T23:59", day(1)), &ids[..1]),
-            (format!("status=failed&from={}T00:00", day(1)), &ids[1..3]),
-            (format!("order_id={}&to={}T00:00", orders[0], day(5)), &ids[..1]),
+            (format!("from={yesterday}T00:00"), &ids[1..]),
+            (format!("to={yesterday}T23:59"), &ids[..1]),
+            (format!("status=failed&from={yesterday}T00:00"), &ids[1..3]),
+            (format!("order_id={}&to={between}T00:00", orders[0]), &ids[..1]),
         ] {
             narrows(&node, cookie, path, &query, entries, &ids, shown).await;
         }
-        let page = read(&node, cookie, &format!("{path}?from={0}T00:00&to={0}T00:00", day(20))).await;
+        let page = read(&node, cookie, &format!("{path}?from={before_all}T00:00&to={before_all}T00:00")).await;
         assert!(page.contains("No delivery matches these filters."), "{page}");
     }
+    // The number on the overview leads to exactly those deliveries.
     let overview = read(&node, &viewer.cookie, "/portal").await;
     assert!(overview.contains("2 deliveries of the last 24 hours failed. "), "{overview}");
     let link = attributes(&overview, "href").into_iter().find(|link| link.contains("status=failed")).unwrap();
@@ -215,13 +233,14 @@ async fn each_filter_of_the_payouts_is_offered_and_narrows_both_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_filter_of_the_movements_is_offered_and_narrows_the_list() {
+async fn each_filter_of_the_movements_is_offered_and_narrows_both_lists() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let viewer = node.user(setup.client.account_id, "viewer").await;
+    let auditor = node.console_user(Role::Auditor).await;
     let orders = [super::place(&node, &setup).await, super::place(&node, &setup).await];
     node.client(&setup.client, "POST", &format!("/orders/{}/cancel", orders[1]), json!({})).await.data(200);
-    let path = format!("/portal/wallets/{}", setup.wallet_id);
+    let (portal, console) = (format!("/portal/wallets/{}", setup.wallet_id), format!("/console/wallets/{}", setup.wallet_id));
     // A funding may have the reference of an order.
     let taken = json!({"amount": "1.00", "reference": "ORD-0000000001"});
     node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), taken).await.data(201);
@@ -232,7 +251,9 @@ async fn each_filter_of_the_movements_is_offered_and_narrows_the_list() {
     let ids: Vec<i64> = listed.iter().map(|one| one["id"].as_i64().unwrap()).collect();
     let (taken, refund, second, first, funding) = (ids[0], ids[1], ids[2], ids[3], ids[4]);
 
-    offers(&node, &viewer.cookie, &path, &["type", "category", "order_id", "reference", "from", "to"]).await;
+    let names = ["type", "category", "order_id", "reference", "from", "to"];
+    offers(&node, &viewer.cookie, &portal, &names).await;
+    offers(&node, &auditor.cookie, &console, &names).await;
     assert_eq!(listed[3]["reference"], "ORD-0000000001");
     for (query, shown) in [
         ("type=DEBIT".to_owned(), vec![second, first]),
@@ -245,7 +266,39 @@ async fn each_filter_of_the_movements_is_offered_and_narrows_the_list() {
         (format!("from={}", day(5)), vec![taken, refund, second, first, funding]),
         (format!("to={}", day(5)), vec![]),
     ] {
-        narrows(&node, &viewer.cookie, &path, &query, "/portal/transactions", &ids, &shown).await;
+        narrows(&node, &viewer.cookie, &portal, &query, "/portal/transactions", &ids, &shown).await;
+        narrows(&node, &auditor.cookie, &console, &query, "/console/transactions", &ids, &shown).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_filter_of_the_portals_catalogue_is_offered_and_narrows_the_list() {
+    let node = Node::start().await;
+    let account = node.account("Acme").await.account_id;
+    let viewer = node.user(account, "viewer").await;
+    for currency in ["EUR", "USD"] {
+        node.operator("POST", &format!("/accounts/{account}/wallets"), json!({"currency": currency})).await.data(201);
+    }
+    let (ids, category) = catalogue(&node).await;
+
+    let path = "/portal/products";
+    let page = offers(&node, &viewer.cookie, path, &["search", "category_id", "country", "currency"]).await;
+    assert_eq!(choices(form(&page), "category_id"), [String::new(), category.to_string()]);
+    let currencies: BTreeSet<String> = choices(form(&page), "currency").into_iter().collect();
+    assert_eq!(currencies, BTreeSet::from(["", "EUR", "USD"].map(str::to_owned)), "those of the wallets");
+    for (query, shown) in [
+        // Inactive products cannot be ordered.
+        ("search=".to_owned(), vec![ids[0], ids[1], ids[2]]),
+        ("search=third".to_owned(), vec![ids[2]]),
+        ("search=zenith".to_owned(), vec![ids[1]]),
+        ("country=US".to_owned(), vec![ids[1]]),
+        ("currency=EUR".to_owned(), vec![ids[0], ids[2]]),
+        ("currency=USD".to_owned(), vec![ids[1]]),
+        (format!("category_id={category}"), vec![ids[2]]),
+        (format!("category_id={category}&currency=EUR"), vec![ids[2]]),
+        (format!("category_id={category}&currency=USD"), vec![]),
+    ] {
+        narrows(&node, &viewer.cookie, path, &query, path, &ids, &shown).await;
     }
 }
 

@@ -23,9 +23,9 @@ pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42
 /// End of every hostile text: it ends an attribute, and opens an element with a script.
 pub const ATTACK: &str = "\"'><img data-injected src=x onerror=window.injected=1>";
 
-/// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as metadata and
-/// the reasons of adjustments.
-pub const OF_BOTH: [&str; 15] = [
+/// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as the
+/// reasons of adjustments.
+pub const OF_BOTH: [&str; 16] = [
     "email",
     "url",
     "category",
@@ -37,6 +37,7 @@ pub const OF_BOTH: [&str; 15] = [
     "webhook",
     "reference",
     "cancellation",
+    "metadata",
     "payout",
     "failure",
     "response",

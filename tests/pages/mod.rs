@@ -17,6 +17,7 @@ mod empty_states;
 pub mod every_page;
 mod figures;
 mod filters;
+mod filters_console;
 mod foreign;
 pub mod furnished;
 mod keyboard;

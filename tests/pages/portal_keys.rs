@@ -1,11 +1,15 @@
-//! Restricted API keys, the low-balance notice, and replays in the portal.
+//! Restricted API keys, their last use, the low-balance notice, and replays in the portal.
 
+use chrono::Utc;
+use rewards_ledger::access::request_signature::{header, sign};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::{Client, Node, PASSWORD, Setup, User};
 use crate::support::tampering::tamper;
+use crate::support::wait::until;
 
 async fn enter(node: &Node, browser: &Browser, user: &User, path: &str) {
     browser.open(&format!("{}{path}", node.url())).await;
@@ -89,6 +93,52 @@ async fn a_key_that_the_page_restricts_reads_and_does_not_order() {
         let keys = keys["api_keys"].as_array().unwrap();
         let ends: Vec<_> = keys.iter().filter(|key| key["expires_at"] == "2100-01-31T00:00:00.000Z").collect();
         assert_eq!((ends.len(), keys.len()), (2, 3), "{keys:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_exactly_the_ticked_scopes_and_shows_when_it_was_last_used() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let owner = node.user(setup.client.account_id, "owner").await;
+    in_browser((1440, 1_400), true, |browser| async move {
+        enter(&node, &browser, &owner, "/portal/api-keys").await;
+        browser.press("New API key").await;
+        browser.fill("Name", "Till").await;
+        for scope in ["orders", "webhooks"] {
+            browser.click(&format!("//input[@name='scopes'][@value='{scope}']")).await;
+        }
+        browser.press("Create the API key").await;
+        browser.sees("X-API-Secret").await;
+        let shown = async |name: &str| browser.text(&format!("//main//div[dt='{name}']/dd//code")).await;
+        let (key, secret) = (shown("API key").await, shown("API secret").await);
+        browser.press("All API keys").await;
+        let cell = |column: &str| format!("//tr[starts-with(td[@data-name='Name'], 'Till ')]/td[@data-name='{column}']");
+        browser.find(&format!("{}[normalize-space()='orders, webhooks']", cell("Restrictions"))).await;
+        browser.find(&format!("{}[normalize-space()='–']", cell("Last used"))).await;
+        let keys = node.bearer(&owner.access_token, "GET", "/client/api/api-keys", Value::Null).await.data(200);
+        let till = keys["api_keys"].as_array().unwrap().iter().find(|key| key["name"] == "Till").unwrap()["id"].as_i64().unwrap();
+        let path = format!("/client/api/api-keys/{till}");
+        let read = async || node.bearer(&owner.access_token, "GET", &path, Value::Null).await.data(200);
+        let unused = read().await;
+        assert_eq!((&unused["scopes"], &unused["last_used_at"]), (&json!(["orders", "webhooks"]), &Value::Null));
+
+        browser.click("//a[@aria-label='Rotate the signing secret of Till']").await;
+        browser.press("Replace the signing secret").await;
+        browser.find("//h1[text()='The new signing secret']").await;
+        let signing_secret = shown("Signing secret").await;
+        node.operator("PUT", &format!("/credentials/{till}"), json!({"hmac_required": true})).await.data(200);
+        let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1}).to_string();
+        let (now, digest) = (Utc::now().timestamp(), hex::encode(Sha256::digest(order.as_bytes())));
+        let signature = header(now, &sign(&signing_secret, &format!("POST\n/api/v1/orders\n\n{digest}\n{now}")));
+        let client = Client { key, secret, credential_id: till, ..setup.client.clone() };
+        let signed = node.by(&client, "POST", "/orders").header("X-Signature", signature);
+        node.send(signed.header("Content-Type", "application/json").body(order)).await.data(201);
+        until("the use is recorded", async || read().await["last_used_at"].is_string()).await;
+        browser.press("All API keys").await;
+        browser.find(&format!("{}/time[@datetime]", cell("Last used"))).await;
+        browser.find(&format!("{}[normalize-space()='Required']", cell("Signatures"))).await;
     })
     .await;
 }

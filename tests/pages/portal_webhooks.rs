@@ -6,6 +6,7 @@ use ledger_events::webhook::WebhookEventType;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 use webhook_client::receiver::ReceiverResponse;
+use webhook_client::signature;
 
 use super::filters::read;
 use super::portal_orders::enter;
@@ -234,4 +235,134 @@ async fn an_owner_rotates_a_signing_secret_and_deletes_a_beneficiary() {
         gone.refused(404, "E_NOT_FOUND");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_explanation_tells_why_a_webhook_received_an_event_or_not() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    let order = node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    let hook = json!({"name": "Shop", "url": receiver.url(), "events": ["order.created", "order.delivered"]});
+    let hook = node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    node.fulfil(order["id"].as_i64().unwrap()).await;
+    node.project().await;
+    assert_eq!(shop::worker(&node.options, &receiver, DEADLINE).once().await.unwrap().delivered, 1);
+    in_browser((1440, 1_400), true, |browser| async move {
+        enter(&browser, &node, &viewer, &format!("/portal/webhooks/{}/explanation", hook["id"])).await;
+        // A script sets the value at once: the page would ask for each beginning of a number that is typed slowly.
+        let explain = async |order: &str| {
+            browser.run(&format!("document.getElementById('order_id').value = '{order}'")).await;
+            browser.press("Filter").await;
+        };
+        let told = [
+            ("order.created Not sent", "The webhook was registered later. The event was not sent."),
+            ("order.pending Not sent", "The webhook was not subscribed to this event type at that time. The event was not sent."),
+            ("order.delivered Delivered", "The webhook was subscribed to this event type. The event was delivered."),
+        ];
+        for asked in [order["id"].to_string(), order["reference_code"].as_str().unwrap().to_owned()] {
+            browser.find("//h1[contains(., 'get this?')]").await;
+            explain(&asked).await;
+            browser.find(&format!("//input[@id='order_id'][@value='{asked}']")).await;
+            browser.find("//ol[@aria-label='Events of the order'][count(li)=3]").await;
+            for (event, reason) in told {
+                let step = format!("//ol/li[.//strong[normalize-space()='{event}']]//p[normalize-space()='{reason}']");
+                browser.find(&step).await;
+            }
+            browser.find("//ol/li[.//strong[starts-with(., 'order.delivered')]]//ul[count(li)=1]").await;
+            browser.find("//ol//ul/li[contains(., ', 1 attempt, your endpoint answered 200')]").await;
+        }
+        check(&browser, "an explanation with a delivery").await;
+        explain("999999").await;
+        browser.find("//input[@id='order_id'][@aria-invalid='true'][@value='999999']").await;
+        browser.find("//*[@role='alert'][contains(., 'Some fields are not valid.')]").await;
+        browser.sees("Order must be the number or the reference of an order of yours.").await;
+        assert!(!browser.text("//main").await.contains("Events of"));
+        browser.logs_refusal(400).await;
+        check(&browser, "an explanation of an unknown order").await;
+        explain(&order["id"].to_string()).await;
+        browser.click("//ol//ul/li/a[starts-with(@href, '/portal/webhooks/deliveries/')]").await;
+        browser.find("//dd//span[text()='Delivered']").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_sets_and_removes_headers_and_lets_the_old_token_sign_for_a_while() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let operator = node.user(setup.client.account_id, "operator").await;
+    let (receiver, mut arrived) = receiver(|_| ReceiverResponse::Status(200)).await;
+    in_browser((390, 2_400), true, |browser| async move {
+        enter(&browser, &node, &operator, "/portal/webhooks/new").await;
+        browser.fill("Name", "Shop").await;
+        browser.fill("URL", &receiver.url()).await;
+        browser.click("//input[@value='order.created']").await;
+        browser.fill("Headers of your own", "Authorization: Bearer 7f3d\nX-Shop: 7").await;
+        browser.press("Create the webhook").await;
+        browser.sees("it is never shown again").await;
+        let first = browser.text("//dd//code").await;
+        browser.press("To the webhook").await;
+        browser.find("//div[dt='Headers of your own']/dd[normalize-space()='authorization, x-shop']").await;
+        assert_eq!(browser.run("return document.documentElement.outerHTML.includes('7f3d')").await, false);
+        let webhooks = node.client(&setup.client, "GET", "/webhooks", Value::Null).await.data(200);
+        let test = format!("/webhooks/{}/test", webhooks["webhooks"][0]["id"]);
+        let mut tested = async || {
+            node.client(&setup.client, "POST", &test, Value::Null).await.data(200);
+            node.project().await;
+            assert_eq!(shop::worker(&node.options, &receiver, DEADLINE).once().await.unwrap().delivered, 1);
+            arrived.recv().await.unwrap()
+        };
+        let received = tested().await;
+        received.verify(&first, chrono::Utc::now().timestamp()).expect("signed with the first token");
+        assert_eq!((received.header("authorization"), received.header("x-shop")), (Some("Bearer 7f3d"), Some("7")));
+        assert_eq!(received.header("x-signature-previous"), None);
+
+        browser.press("Rotate the token").await;
+        let old = "//select[@id=//label[.='Sign deliveries with the old one, too']/@for]";
+        browser.find(&format!("{old}/option[1][text()='Not at all']")).await;
+        browser.click(&format!("{old}/option[text()='For 24 hours']")).await;
+        check(&browser, "the choice of the time of an old token").await;
+        browser.press("Replace the token").await;
+        browser.sees("The new token signs every delivery from now on.").await;
+        let second = browser.text("//dd//code").await;
+        assert_ne!(first, second);
+        let (received, now) = (tested().await, chrono::Utc::now().timestamp());
+        received.verify(&second, now).expect("signed with the new token");
+        assert_eq!(received.token(), Some(&*second));
+        let (timestamp, previous) = (received.timestamp().unwrap(), received.header("x-signature-previous").unwrap());
+        assert_eq!(signature::verify(&first, timestamp, &received.body, previous, now), Ok(()));
+        assert_eq!(received.header("x-shop"), Some("7"), "a rotation keeps the headers");
+
+        browser.press("To the webhook").await;
+        browser.press("Edit this webhook").await;
+        browser.sees("Now: authorization, x-shop.").await;
+        browser.click("//label[normalize-space()='Remove them']/input[@name='remove_headers']").await;
+        check(&browser, "the removal of headers").await;
+        browser.press("Save").await;
+        browser.sees("The change is saved.").await;
+        browser.find("//div[dt='Headers of your own']/dd[normalize-space()='none']").await;
+        let received = tested().await;
+        assert_eq!((received.header("authorization"), received.header("x-shop")), (None, None));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_without_an_attempt_left_leads_to_a_replay() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
+    let hook = node.client(&setup.client, "POST", "/webhooks", hook).await.json();
+    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
+    node.client(&setup.client, "POST", "/orders", order).await.data(201);
+    node.project().await;
+    let fail = "UPDATE delivery_state SET status = 'failed', attempt_count = 5 RETURNING delivery_id";
+    let delivery: i64 = sqlx::query_scalar(fail).fetch_one(&mut node.admin().await).await.unwrap();
+    let page = read(&node, &viewer.cookie, &format!("/portal/webhooks/deliveries/{delivery}")).await;
+    let replays = format!("href=\"/portal/webhooks/{}/replays\"", hook["id"]);
+    assert!(page.contains("All attempts are used") && page.contains(&replays), "{page}");
 }

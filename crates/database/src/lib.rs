@@ -34,12 +34,12 @@ impl Replannable for sqlx::Error {
     }
 }
 
-/// Number of times that a query runs again after its plan was outdated. Migrations that follow each other outdate the plans of
-/// new connections, too.
+/// Maximum number of times that a query is repeated after its plan was outdated. Migrations that follow each other outdate the
+/// plans of new connections, too.
 pub(crate) const MAX_REPEATS: usize = 10;
 
-/// Runs a query or a transaction, and runs it again while a plan is outdated, up to ten times: nothing was committed then.
-/// `ask` acquires its own connection.
+/// Runs a query or a transaction, and repeats it up to ten times while its plan is outdated. A repeat is safe, because nothing
+/// was committed. `ask` acquires its own connection.
 ///
 /// # Errors
 /// The error of the last attempt.

@@ -5,7 +5,7 @@ use ledger_events::{AccountId, ShardId, WebhookId};
 use sqlx::QueryBuilder;
 
 use super::model::{PENDING, Retry, webhooks_of};
-use super::period::{Misplaced, Since};
+use super::period::{Since, count_misplaced};
 use super::retried::AllRetried;
 use crate::listing::pages::{self, Group};
 use crate::page;
@@ -44,22 +44,24 @@ async fn compute(pool: &PgPool, shard: ShardId, account: AccountId, retries: &[R
     let older_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (0, recent.first - 1)).await?;
     let recent_failed = pages::FAILED.count(&mut tx, (shard, account), &groups, (recent.first - 1, i64::MAX)).await?;
     let failed_count = older_failed + recent_failed;
-    let misplaced = Misplaced::find(&mut tx, (shard, account), (Some(since), None), (recent.first - 1, i64::MAX)).await?;
+    let misplaced = count_misplaced(&mut tx, (shard, account), since, recent.first).await?;
     let retried = AllRetried::find(&mut tx, shard, account, retries).await?;
     tx.commit().await?;
     let (moved, moved_recently) =
         retried.iter().fold((0, 0), |(all, new), retried| (all + 1, new + i64::from(retried.created_at >= since)));
-    let tests = |is_counted: fn(&Misplaced) -> bool| -> i64 {
-        misplaced.iter().filter(|test| is_counted(test)).map(|test| if test.is_inside { 1 } else { -1 }).sum()
+    // Some deliveries without an order are counted on the wrong side of the bound.
+    let more = |status: Option<&str>| -> i64 {
+        let of_status = misplaced.iter().filter(|(_, of, _)| status.is_none_or(|status| status == of));
+        of_status.map(|(is_inside, _, count)| if *is_inside { *count } else { -count }).sum()
     };
     Ok(Statistics {
         total_count,
         pending_count: pending_count + moved,
         delivered_count: total_count - pending_count - failed_count,
         failed_count: failed_count - moved,
-        last_24h_total: recent.count + tests(|_| true),
-        last_24h_delivered: recent.count - recent_pending - recent_failed + tests(|test| test.status == "delivered"),
-        last_24h_failed: recent_failed + tests(|test| test.status == "failed") - moved_recently,
+        last_24h_total: recent.count + more(None),
+        last_24h_delivered: recent.count - recent_pending - recent_failed + more(Some("delivered")),
+        last_24h_failed: recent_failed + more(Some("failed")) - moved_recently,
     })
 }
 

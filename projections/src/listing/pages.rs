@@ -169,11 +169,6 @@ const STATES: Grouped =
     Grouped { table: "delivery_state", id: "webhook_id", kind: "event_type", key: "delivery_id", has_account: false, only: "" };
 pub const DELIVERED: Grouped = Grouped { only: " AND status = 'delivered'", ..STATES };
 pub const FAILED: Grouped = Grouped { only: " AND status = 'failed'", ..STATES };
-/// Pending deliveries, those without and those with an attempt. Their indexes are not ordered by key.
-pub const PENDING_GROUPS: [Grouped; 2] = [
-    Grouped { only: " AND status = 'pending' AND attempt_count = 0", ..STATES },
-    Grouped { only: " AND status = 'pending' AND attempt_count > 0", ..STATES },
-];
 
 impl Grouped {
     fn push_where(self, query: &mut QueryBuilder<Postgres>, (shard, account): (ShardId, AccountId)) {
@@ -226,19 +221,6 @@ impl Grouped {
         self.push_groups(&mut query, "count(*)", owner, groups, within);
         query.push(") AS r");
         query.build_query_scalar().persistent(false).fetch_one(conn).await
-    }
-
-    /// Appends a query for all keys of an account's groups after the first value of `within` and up to the second, in any order.
-    pub fn push_keys<K: Id>(
-        self,
-        query: &mut QueryBuilder<Postgres>,
-        owner: (ShardId, AccountId),
-        groups: &[Group<K>],
-        within: (i64, i64),
-    ) {
-        query.push("SELECT r.key");
-        self.push_groups(query, self.key, owner, groups, within);
-        query.push(") AS r");
     }
 
     /// Appends `FROM <the groups> CROSS JOIN LATERAL (SELECT <value> AS key FROM … WHERE …`, without the last parenthesis.

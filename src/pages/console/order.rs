@@ -15,7 +15,7 @@ use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
 use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
-use crate::pages::shared::order::{Order, cancellation};
+use crate::pages::shared::order::{Order, cancellation, metadata};
 use crate::pages::shared::story::{self, Places, Story};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -124,6 +124,7 @@ fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: O
             @else { (needs_admin("cancel the order")) }
         }
         (proof(order.id))
+        (metadata(order))
         h2 { "What happened" }
         (story::time_line(story, &PLACES))
         p.actions { a href=(audit_of("subject", &format!("order/{}", order.id))) { "The events of this order in the audit" } }

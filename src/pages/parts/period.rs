@@ -16,7 +16,7 @@ pub fn filters(query: &Form, names: &[&str]) -> Result<String, Refusal> {
 /// Returns the filters of a query with these names, and its minutes, as a query of the API.
 ///
 /// # Errors
-/// A refusal that names the minute which is none.
+/// A refusal that names the field whose value is no minute.
 pub fn filters_by_minute(query: &Form, names: &[&str]) -> Result<String, Refusal> {
     Ok(created(query, names, minutes(query)?))
 }

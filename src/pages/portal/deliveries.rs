@@ -143,7 +143,12 @@ fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&R
             @if delivery.order_id != 0 { a href=(explanation) { "Why did I get this?" } }
         }
         @if delivery.status == "failed" && !may_retry(delivery) {
-            p.quiet { "All attempts are used, so this delivery cannot be retried. Your systems can still read the order." }
+            p.quiet {
+                "All attempts are used, so this delivery cannot be retried. "
+                @if webhooks.iter().any(|webhook| webhook.id == delivery.webhook_url_id) {
+                    a href={ "/portal/webhooks/" (delivery.webhook_url_id) "/replays" } { "Deliver its event again" } ", with five attempts more."
+                } @else { "Your systems can still read the order." }
+            }
         }
         h2 { "Attempts" }
         @if detail.attempts.is_empty() { (table::empty("No attempt was made yet.", None)) } @else { (attempts(&detail.attempts)) }

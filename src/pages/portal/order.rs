@@ -12,7 +12,7 @@ use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
-use crate::pages::shared::order::{Order, cancellation};
+use crate::pages::shared::order::{Order, cancellation, metadata};
 use crate::pages::shared::story::{self, Places, Story};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -99,6 +99,7 @@ fn page(visit: &Visit, order: &Order, story: &Story, form: &Form, refusal: Optio
         ]))
         @if order.delivered_quantity > 0 { (vouchers(order, may_change)) }
         @if order.is_open() && may_change { (cancellation("/portal/orders", order, &Filled { form, refusal })) }
+        (metadata(order))
         h2 { "What happened" }
         (story::time_line(story, &PLACES))
     };

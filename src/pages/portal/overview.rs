@@ -73,16 +73,16 @@ struct Spend {
 struct FailedSince(DateTime<Utc>);
 
 impl FailedSince {
-    fn the_day_before(now: DateTime<Utc>) -> FailedSince {
+    fn last_day(now: DateTime<Utc>) -> FailedSince {
         let since = now.checked_sub_days(Days::new(1)).unwrap_or(now);
         FailedSince(since.duration_trunc(TimeDelta::minutes(1)).unwrap_or(since))
     }
 
-    fn call(&self) -> String {
+    fn api_address(&self) -> String {
         address("/api/v1/webhooks/deliveries", &[("status", "failed"), ("created_from", &rfc3339(self.0)), ("limit", "1")])
     }
 
-    fn page(&self) -> String {
+    fn page_address(&self) -> String {
         let from = self.0.format("%Y-%m-%dT%H:%M").to_string();
         address("/portal/webhooks/deliveries", &[("status", "failed"), ("from", &from)])
     }
@@ -90,15 +90,15 @@ impl FailedSince {
 
 pub async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let day = FailedSince::the_day_before(Utc::now());
-    let of_day = day.call();
+    let failed_since = FailedSince::last_day(Utc::now());
+    let failed_address = failed_since.api_address();
     let (wallets, latest, statistics, webhooks, deliveries, failed) = futures::try_join!(
         visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
         visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
         visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
         visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
         visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
-        visit.list::<Delivery>(&of_day, "deliveries"),
+        visit.list::<Delivery>(&failed_address, "deliveries"),
     )?;
     let (deactivated, inactive): (Vec<&Webhook>, Vec<&Webhook>) =
         webhooks.items.iter().filter(|webhook| !webhook.is_active).partition(|webhook| webhook.deactivation.is_some());
@@ -116,7 +116,7 @@ pub async fn show(visit: Visit) -> PageResult {
                 "/portal/orders?status=PARTIALLY_DELIVERED"
             ),
             count(
-                i64::try_from(failed.total).unwrap_or(i64::MAX), ("delivery", "deliveries"), "of the last 24 hours failed", &day.page()
+                i64::try_from(failed.total).unwrap_or(i64::MAX), ("delivery", "deliveries"), "of the last 24 hours failed", &failed_since.page_address()
             ),
             named(&of_webhooks(&deactivated), ("webhook was", "webhooks were"), "switched off, because all deliveries failed"),
             named(&of_webhooks(&inactive), ("webhook is", "webhooks are"), "switched off"),
@@ -253,10 +253,10 @@ mod tests {
 
     #[test]
     fn the_number_of_failed_deliveries_and_its_page_are_of_the_same_period() {
-        let day = FailedSince::the_day_before("2026-03-01T12:05:59.9Z".parse().unwrap());
-        assert_eq!(day.page(), "/portal/webhooks/deliveries?status=failed&from=2026-02-28T12%3A05");
+        let day = FailedSince::last_day("2026-03-01T12:05:59.9Z".parse().unwrap());
+        assert_eq!(day.page_address(), "/portal/webhooks/deliveries?status=failed&from=2026-02-28T12%3A05");
         let call = "/api/v1/webhooks/deliveries?status=failed&created_from=2026-02-28T12%3A05%3A00Z&limit=1";
-        assert_eq!(day.call(), call);
+        assert_eq!(day.api_address(), call);
     }
 
     #[test]

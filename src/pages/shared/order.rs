@@ -4,9 +4,11 @@ use chrono::{DateTime, Utc};
 use ledger_events::{Money, price};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::money;
+use crate::pages::shared::delivery::excerpt;
 
 /// Statuses of orders.
 pub const STATUSES: [&str; 5] = ["PENDING", "DELAYED", "PARTIALLY_DELIVERED", "DELIVERED", "CANCELLED"];
@@ -32,6 +34,8 @@ pub struct Order {
     pub delivered_on: Option<DateTime<Utc>>,
     pub cancelled_on: Option<DateTime<Utc>>,
     pub cancel_reason: Option<String>,
+    /// Data that the client has stored with the order.
+    pub metadata: Option<Value>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -40,6 +44,11 @@ impl Order {
     pub fn is_open(&self) -> bool {
         !matches!(self.status.as_str(), "DELIVERED" | "CANCELLED")
     }
+}
+
+/// Renders the data that the client has stored with an order.
+pub fn metadata(order: &Order) -> Markup {
+    html! { @if let Some(metadata) = &order.metadata { h2 { "Metadata" } (excerpt(&format!("{metadata:#}"))) } }
 }
 
 /// Returns the amount that a cancellation would refund now.
