@@ -49,10 +49,10 @@ async fn no_read_fails_after_a_migration_has_outdated_its_plans() {
             let answer = http.get(format!("{}{path}", node.url())).header("Cookie", cookie).send().await.unwrap();
             (answer.status().as_u16(), answer.text().await.unwrap())
         };
-        // The second read usually uses the connection of the first one, which has prepared its statements.
         if path.ends_with("/receipt") {
             node.publish().await; // a read of vouchers before it is an event
         }
+        // The second read usually uses the connection of the first one, which has prepared its statements.
         let (before, text) = read().await;
         assert!(before < 500 && before != 401, "{path}: {before} {text}");
         admin.execute(CHANGE).await.unwrap();

@@ -77,6 +77,16 @@ async fn a_late_statement_has_no_effect(loses_epoch: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsent_batch_gets_503_while_the_previous_commit_is_being_searched() {
+    an_unsent_command_gets_503(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_whose_rows_are_read_gets_503_while_the_previous_commit_is_being_searched() {
+    an_unsent_command_gets_503(true).await;
+}
+
+/// If `is_read`, the database goes away while the writer reads the rows that the command needs.
+async fn an_unsent_command_gets_503(is_read: bool) {
     let database = postgres::database().await;
     let options: PgConnectOptions = database.url.parse().unwrap();
     let (proxy, through) = Proxy::before(&database.url).await;
@@ -94,9 +104,15 @@ async fn an_unsent_batch_gets_503_while_the_previous_commit_is_being_searched() 
     };
     let sent = place("sent");
     until_locked_out(&options, "rewards-ledger writer").await;
+    if is_read {
+        let reads = "rewards-ledger writer reads";
+        proxy.silence_new(Some(reads));
+        proxy.silence(reads);
+    }
     let decided = place("decided");
     until_taken(&metrics).await;
     proxy.set_away(true);
+    proxy.silence_new(None);
     let (sent, decided) = (sent.await.unwrap(), decided.await.unwrap());
     assert!(matches!(sent, Err(WriteError::OutcomeUnknown)), "{sent:?}");
     assert!(matches!(decided, Err(WriteError::Unavailable)), "{decided:?}");

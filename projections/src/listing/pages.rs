@@ -202,10 +202,10 @@ impl Grouped {
             return merged(conn, groups, branch, total, rows).await;
         }
         // Too many groups to plan one by one: read the newest rows of each, up to the end of the page.
-        let mut query = QueryBuilder::new("SELECT r.key");
+        let mut query = QueryBuilder::new("SELECT r.value");
         self.push_groups(&mut query, key, owner, groups, within);
         query.push(" ORDER BY ").push(key).push(" DESC LIMIT ").push_bind(rows.end);
-        query.push(") AS r ORDER BY r.key DESC OFFSET ").push_bind(rows.start).push(" LIMIT ").push_bind(rows.end - rows.start);
+        query.push(") AS r ORDER BY r.value DESC OFFSET ").push_bind(rows.start).push(" LIMIT ").push_bind(rows.end - rows.start);
         query.build_query_scalar().persistent(false).fetch_all(conn).await
     }
 
@@ -217,13 +217,13 @@ impl Grouped {
         groups: &[Group<K>],
         within: (i64, i64),
     ) -> Result<i64, sqlx::Error> {
-        let mut query = QueryBuilder::new("SELECT coalesce(sum(r.key), 0)::bigint");
+        let mut query = QueryBuilder::new("SELECT coalesce(sum(r.value), 0)::bigint");
         self.push_groups(&mut query, "count(*)", owner, groups, within);
         query.push(") AS r");
         query.build_query_scalar().persistent(false).fetch_one(conn).await
     }
 
-    /// Appends `FROM <the groups> CROSS JOIN LATERAL (SELECT <value> AS key FROM … WHERE …`, without the last parenthesis.
+    /// Appends `FROM <the groups> CROSS JOIN LATERAL (SELECT <value> AS value FROM … WHERE …`, without the last parenthesis.
     fn push_groups<K: Id>(
         self,
         query: &mut QueryBuilder<Postgres>,
@@ -236,7 +236,7 @@ impl Grouped {
         let ids: Vec<i64> = groups.iter().map(|group| group.id.number()).collect();
         let kinds: Vec<String> = groups.iter().map(|group| group.kind.clone()).collect();
         query.push(" FROM unnest(").push_bind(ids).push("::bigint[], ").push_bind(kinds);
-        query.push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ").push(value).push(" AS key");
+        query.push("::text[]) AS g (id, kind) CROSS JOIN LATERAL (SELECT ").push(value).push(" AS value");
         self.push_where(query, owner);
         query.push(" AND ").push(id).push(" = g.id AND ").push(kind).push(" = g.kind");
         query.push(" AND ").push(key).push(" > ").push_bind(within.0).push(" AND ").push(key).push(" <= ").push_bind(within.1);

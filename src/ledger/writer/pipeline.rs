@@ -81,21 +81,24 @@ impl Writer {
         let is_pipelined = submissions.iter().all(|submission| submission.command.is_pipelined());
         let refused = if is_pipelined { self.admit(submissions).await } else { Err(submissions) };
         if let Err(submissions) = refused {
+            release(&submissions);
             self.settle_all().await;
             self.execute_parts(parts(submissions)).await;
         }
     }
 
     /// Decides commands on cached state and adds them to the open batch. Returns them if they need the head lock.
-    async fn admit(&mut self, submissions: Vec<Submission>) -> Result<(), Vec<Submission>> {
+    async fn admit(&mut self, mut submissions: Vec<Submission>) -> Result<(), Vec<Submission>> {
         let reads = reads_of(self.shard, &submissions);
         if !self.begin_open() {
             return Err(submissions);
         }
         if self.in_flight.is_some() && self.open.as_ref().is_some_and(|open| open.batch.lacks_stock(&reads)) {
             // Claims of the batch in flight are not in the tables yet.
+            release(&submissions);
             let completed = completion(&mut self.in_flight).await;
             self.settle(completed).await;
+            submissions = give_up_expired(submissions);
             if !self.begin_open() {
                 return Err(submissions);
             }
@@ -211,8 +214,7 @@ impl Writer {
         };
         self.cache = None;
         let after = self.open.take().map(|open| open.submissions);
-        // Callers of commands that were not sent may give them up again: they need not wait for the recovery.
-        after.iter().flatten().for_each(|submission| submission.state.release());
+        after.iter().for_each(|submissions| release(submissions));
         let parts = self.conclude(submissions, outcome).await;
         self.execute_parts(parts).await;
         if let Some(after) = after {
@@ -245,6 +247,12 @@ impl Writer {
             }
         }
     }
+}
+
+/// Lets the callers of commands that were not sent give them up, so that they need not wait for the recovery of a batch in
+/// flight.
+fn release(submissions: &[Submission]) {
+    submissions.iter().for_each(|submission| submission.state.release());
 }
 
 /// Waits for the completion of the batch in flight. Pends forever if there is none.
