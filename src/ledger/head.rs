@@ -38,17 +38,10 @@ impl Head {
         })
     }
 
-    /// Creates a statement that writes nothing. It returns a row only if this is the head.
+    /// Creates a statement that writes nothing. It returns a row only if this is the head, and locks it. So the statement's
+    /// commit waits for a synchronous standby, which then has every commit that the statement found. A primary whose
+    /// standby was promoted never commits it.
     pub fn check(self) -> Write {
-        Write::with_head(|query| {
-            query.push("SELECT clock_timestamp() AS now FROM log_head");
-            self.push_condition(query);
-        })
-    }
-
-    /// Like [`Head::check`], but locks the head. So the statement's commit waits for a synchronous standby, which then has
-    /// every commit that the statement found.
-    pub fn check_durably(self) -> Write {
         Write::with_head(|query| {
             query.push("SELECT clock_timestamp() AS now FROM log_head");
             self.push_condition(query);

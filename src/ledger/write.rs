@@ -59,10 +59,9 @@ impl Batch {
     pub fn statement(&self) -> Result<Write, ProjectionError> {
         let (shard, head) = (self.shard, &self.head);
         let from = Head { shard, position: head.position, event_id: head.last_event, epoch: head.epoch };
-        let mut write = match (self.is_empty(), self.repeated.is_empty()) {
-            (true, true) => from.check(),
-            (true, false) => from.check_durably(),
-            (false, _) => from.advance_if_recent(self.end(), head.recorded_at),
+        let mut write = match self.is_empty() {
+            true => from.check(),
+            false => from.advance_if_recent(self.end(), head.recorded_at),
         };
         // They were read without a lock. After a failover, the head may stand where it stood before they were stored.
         let repeated: Vec<&[u8]> = self.repeated.iter().map(|key| &key[..]).collect();

@@ -280,14 +280,9 @@ impl Writer {
             }
             Ok(Ok(prepared)) => prepared,
         };
-        if decided.is_empty() && decided.repeated.is_empty() {
-            if self.end(connection, "ROLLBACK").await {
-                self.keep_cache(decided);
-            }
-            return BatchOutcome::Committed { replies, grew: false };
-        }
         if decided.is_empty() {
-            // The primary may show commits that no standby has, after a crash. The head lock makes this commit wait for them.
+            // The primary may show commits that no standby has, after a crash. Or it may be the old primary, and lack commits
+            // of the new one. The head lock makes this commit wait for the standby.
             return match self.end(connection, "COMMIT").await {
                 true => {
                     self.keep_cache(decided);

@@ -39,6 +39,12 @@ async fn has_waiting_commit(admin: &mut PgConnection) -> bool {
     sqlx::query_scalar(waits).fetch_one(admin).await.unwrap()
 }
 
+/// Submits an order that the wallet does not cover.
+async fn refuse(ledger: &Ledger, customer: &Customer) {
+    let refused = ledger::execute(ledger, customer.order("25.00", 1), origin()).await;
+    assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
+}
+
 /// A commit waits for its standby, and somebody ends the waiting backend or starts the primary again. Everybody sees the order
 /// then, and the standby does not have it. If the standby took over now, the order would be lost. So no retry may be told that it
 /// exists.
@@ -63,8 +69,9 @@ async fn no_retry_is_answered_before_the_standby_has_the_order(is_pipelined: boo
 
     if is_pipelined {
         // A refused command brings the second node to the present head, and writes nothing.
-        let refused = second.execute(SHARD, customer.order("25.00", 1), origin()).await;
-        assert!(matches!(refused, Err(WriteError::Rejected(_))), "{refused:?}");
+        wait_for_standby(&mut admin, false).await;
+        refuse(&second, &customer).await;
+        wait_for_standby(&mut admin, true).await;
     }
     let mut again = submit(&second, &customer);
     tokio::select! {
@@ -87,4 +94,27 @@ async fn no_retry_that_locks_the_head_is_answered_before_the_standby_has_the_ord
 #[tokio::test(flavor = "multi_thread")]
 async fn no_pipelined_retry_is_answered_before_the_standby_has_the_order() {
     no_retry_is_answered_before_the_standby_has_the_order(true).await;
+}
+
+/// The node's database may be the old primary, whose standby was promoted and has later events. It may be told of no refusal
+/// that rests on the old ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_command_is_answered_only_after_a_commit_that_the_standby_has() {
+    let server = postgres::own_server(true).await;
+    let options: PgConnectOptions = server.url().parse().unwrap();
+    rewards_ledger::ledger::migrate(&options).await.unwrap();
+    let customer = Customer::with(&ledger::open(&options).await, "20.00").await;
+    let mut admin = options.connect().await.unwrap();
+    let node = ledger::open(&options).await;
+    // The node's first command locks the head, and the second one is decided on cached rows.
+    for _ in 0..2 {
+        wait_for_standby(&mut admin, true).await;
+        tokio::select! {
+            () = refuse(&node, &customer) => panic!("the command was refused on events that no standby may have"),
+            () = until("the refusal waits for the standby", async || has_waiting_commit(&mut admin).await) => {}
+        }
+        wait_for_standby(&mut admin, false).await;
+        refuse(&node, &customer).await;
+    }
+    server.stop().await.unwrap();
 }

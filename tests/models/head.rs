@@ -154,9 +154,17 @@ fn without_the_commit_a_refused_command_happens() {
 /// The primary was started again before its standby had a commit. A retry finds the commit, and a failover loses it.
 #[test]
 fn without_a_wait_a_repeated_response_outlives_its_command() {
-    let guards = Guards { repeats_wait: false, ..Guards::ALL };
+    let guards = Guards { checks_wait: false, ..Guards::ALL };
     let faults = Faults { failovers: 1, restarts: 1, ..Faults::default() };
     finds("an answered command exists", HeadModel { guards, ..two_nodes(true, faults) });
+}
+
+/// A payment is refused because of such a commit, and a failover loses it.
+#[test]
+fn without_a_wait_a_payment_is_refused_that_the_wallet_covers() {
+    let guards = Guards { checks_wait: false, ..Guards::ALL };
+    let faults = Faults { failovers: 1, restarts: 1, ..Faults::default() };
+    finds("a refused payment found an empty wallet", HeadModel { guards, ..two_nodes(true, faults) });
 }
 
 /// A retry finds such a commit, the failover loses it, and the head stands where the retry's node had left it.

@@ -67,8 +67,9 @@ pub struct Guards {
     pub reruns_open: bool,
     /// Callers are answered after the commit (`settle`), and not when the statement is sent.
     pub answers_late: bool,
-    /// A stored response is repeated only once a synchronous standby has it, too (`check_durably` in `src/ledger/head.rs`).
-    pub repeats_wait: bool,
+    /// A batch that writes nothing is answered only once a synchronous standby has what it was decided on (`check` in
+    /// `src/ledger/head.rs`).
+    pub checks_wait: bool,
     /// A stored response is repeated only if it still exists (`statement` in `src/ledger/write.rs`).
     pub repeats_exist: bool,
     /// A caller gives up only what the writer has not taken (`src/ledger/in_flight.rs`).
@@ -88,7 +89,7 @@ impl Guards {
         raises_beyond: true,
         reruns_open: true,
         answers_late: true,
-        repeats_wait: true,
+        checks_wait: true,
         repeats_exist: true,
         one_decides: true,
         earlier_keys: true,
@@ -329,11 +330,7 @@ impl Model for HeadModel {
                 told(state, Told::Rejected).all(|(request, _)| state.database.events_of(request) == 0)
             }),
             Property::always("no wallet is overdrawn", |model: &HeadModel, state: &State| {
-                let mut balance = model.balance;
-                state.database.log().all(|event| {
-                    balance += model.change(event);
-                    balance >= 0
-                })
+                model.balances(state).all(|balance| balance >= 0)
             }),
             Property::always("memory is used only while the head stands", |_, state: &State| !state.has_used_stale_memory),
             Property::always("every caller is told an outcome", |_, state: &State| {
@@ -346,6 +343,10 @@ impl Model for HeadModel {
             }),
         ];
         if self.is_synchronous {
+            properties.push(Property::always("a refused payment found an empty wallet", |model: &HeadModel, state: &State| {
+                let mut refused = told(state, Told::Rejected);
+                refused.next().is_none() || model.balances(state).any(|balance| balance == 0)
+            }));
             properties.push(Property::always("an answered command exists", |model: &HeadModel, state: &State| {
                 let created = state.callers.iter().filter_map(|caller| match caller.told {
                     Some(Told::Created(of)) => Some(of),
@@ -373,6 +374,15 @@ impl HeadModel {
             Kind::Fund => 1,
             Kind::Nothing => 0,
         }
+    }
+
+    /// Returns the balance of the wallet at the start, and after each event of the log.
+    fn balances(&self, state: &State) -> impl Iterator<Item = i64> {
+        let after = state.database.log().scan(self.balance, move |balance, event| {
+            *balance += self.change(event);
+            Some(*balance)
+        });
+        [self.balance].into_iter().chain(after)
     }
 
     /// Returns whether each key has at most one response, and everybody is told that one. After a failover that lost a response,

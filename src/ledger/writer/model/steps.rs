@@ -223,7 +223,7 @@ impl HeadModel {
 
     /// Returns the number of records that the standby must have before the batch is answered.
     fn answered_after(&self, state: &State, statement: &Statement) -> usize {
-        match !statement.is_empty() || self.guards.repeats_wait && !statement.batch.repeated.is_empty() {
+        match !statement.is_empty() || self.guards.checks_wait {
             true => state.database.records(),
             false => 0,
         }
