@@ -56,6 +56,7 @@ pub struct Node {
     token: Secret,
     http: reqwest::Client,
     server: AbortHandle,
+    projector: Projector,
     is_sandbox: bool,
     /// `None` for a second node on the database of another one.
     _database: Option<TestDatabase>,
@@ -69,6 +70,7 @@ pub const AMPLE_LIMITS: &str = "orders=1000000/60s,images=1000000/60s,general=10
 impl Drop for Node {
     fn drop(&mut self) {
         self.server.abort();
+        self.ledger.wake().stop();
     }
 }
 
@@ -249,6 +251,7 @@ impl Node {
         );
         let server = tokio::spawn(served).abort_handle();
         let http = reqwest::Client::new();
+        let projector = Projector::new(&ledger, &options, metrics.clone());
         Node {
             ledger,
             options,
@@ -261,6 +264,7 @@ impl Node {
             token,
             http,
             server,
+            projector,
             is_sandbox,
             _database: database,
         }
@@ -368,7 +372,7 @@ impl Node {
 
     /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
-        let projector = Projector::new(&self.ledger, &self.options, self.metrics.clone());
+        let projector = &self.projector;
         while projector.step(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
         while projector.total(FIRST_SHARD).await.unwrap() != ProjectionStep::Idle {}
         _ = projector.watch(FIRST_SHARD).await.unwrap();
