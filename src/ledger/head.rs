@@ -39,8 +39,8 @@ impl Head {
     }
 
     /// Creates a statement that writes nothing. It returns a row only if this is the head, and locks it. So the statement's
-    /// commit waits for a synchronous standby, which then has every commit that the statement found. A primary whose
-    /// standby was promoted never commits it.
+    /// commit waits for a synchronous standby, which then has every commit that the statement found. With synchronous
+    /// replication, an old primary never commits it once its standby was promoted.
     pub fn check(self) -> Write {
         Write::with_head(|query| {
             query.push("SELECT clock_timestamp() AS now FROM log_head");

@@ -50,7 +50,7 @@ type Replies = Vec<Result<Reply, WriteError>>;
 
 /// The outcome of one attempt to run a batch.
 enum BatchOutcome {
-    /// The batch is committed, or writes nothing. `grew` says whether it appended events.
+    /// The batch is committed. `grew` says whether it appended events.
     Committed { replies: Replies, grew: bool },
     /// The database refused the batch before COMMIT, because of its content.
     Poisoned(String),
@@ -285,6 +285,7 @@ impl Writer {
             // of the new one. The head lock makes this commit wait for the standby.
             return match self.end(connection, "COMMIT").await {
                 true => {
+                    self.metrics.held(decided.locked_at.elapsed());
                     self.keep_cache(decided);
                     BatchOutcome::Committed { replies, grew: false }
                 }

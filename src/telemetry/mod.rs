@@ -328,12 +328,15 @@ impl Metrics {
         self.0.minutes.count(|minute| {
             minute.events += events as u64;
             minute.batches += 1;
-            minute.held += u64::from(held.is_some_and(|held| held > Minute::HELD));
         });
         self.0.batch_commands.observe(commands as f64);
-        if let Some(held) = held {
-            self.0.head_lock_seconds.observe(held.as_secs_f64());
-        }
+        held.into_iter().for_each(|held| self.held(held));
+    }
+
+    /// Counts the time from a batch's lock on the log's head to its commit.
+    pub fn held(&self, held: Duration) {
+        self.0.minutes.count(|minute| minute.held += u64::from(held > Minute::HELD));
+        self.0.head_lock_seconds.observe(held.as_secs_f64());
     }
 
     pub fn projected(&self, events: usize) {

@@ -21,8 +21,9 @@ fn submit(ledger: &Ledger, customer: &Customer) -> JoinHandle<Result<Reply, Writ
     tokio::spawn(async move { ledger.submit(SHARD, command, origin(), Some(key)).await })
 }
 
-/// Makes commits wait for a standby that is not there, or no longer.
-async fn wait_for_standby(admin: &mut PgConnection, waits: bool) {
+/// Makes commits wait for a standby that is not there, or no longer. The checkpointer tells the others of the setting, at any time
+/// after the reload. So another connection writes until one of its commits waits, or the waiting one goes on.
+async fn wait_for_standby(admin: &mut PgConnection, options: &PgConnectOptions, waits: bool) {
     let set = match waits {
         true => "ALTER SYSTEM SET synchronous_standby_names = 'absent'",
         false => "ALTER SYSTEM RESET synchronous_standby_names",
@@ -30,6 +31,18 @@ async fn wait_for_standby(admin: &mut PgConnection, waits: bool) {
     for statement in [set, "SELECT pg_reload_conf()"] {
         sqlx::raw_sql(statement).execute(&mut *admin).await.unwrap();
     }
+    let mut other = options.clone().application_name("probe").connect().await.unwrap();
+    let write = "SELECT pg_logical_emit_message(true, 'test', '')";
+    if !waits {
+        sqlx::raw_sql(write).execute(&mut other).await.unwrap();
+        return;
+    }
+    let writing = tokio::spawn(async move { while sqlx::raw_sql(write).execute(&mut other).await.is_ok() {} });
+    let is_waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'probe' AND wait_event = 'SyncRep'";
+    until("commits wait for the standby", async || sqlx::query_scalar(is_waiting).fetch_one(&mut *admin).await.unwrap()).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'probe'";
+    sqlx::raw_sql(end).execute(&mut *admin).await.unwrap();
+    writing.await.unwrap();
 }
 
 /// Returns whether a writer's commit waits for the standby.
@@ -56,7 +69,7 @@ async fn no_retry_is_answered_before_the_standby_has_the_order(is_pipelined: boo
     let (first, second) = (ledger::open(&through).await, ledger::open(&options).await);
     let customer = Customer::with(&first, "20.00").await;
     let mut admin = options.connect().await.unwrap();
-    wait_for_standby(&mut admin, true).await;
+    wait_for_standby(&mut admin, &options, true).await;
 
     let sent = submit(&first, &customer);
     until("the commit waits for the standby", async || has_waiting_commit(&mut admin).await).await;
@@ -69,16 +82,16 @@ async fn no_retry_is_answered_before_the_standby_has_the_order(is_pipelined: boo
 
     if is_pipelined {
         // A refused command brings the second node to the present head, and writes nothing.
-        wait_for_standby(&mut admin, false).await;
+        wait_for_standby(&mut admin, &options, false).await;
         refuse(&second, &customer).await;
-        wait_for_standby(&mut admin, true).await;
+        wait_for_standby(&mut admin, &options, true).await;
     }
     let mut again = submit(&second, &customer);
     tokio::select! {
         answer = &mut again => panic!("a standby that took over now would not have the order: {answer:?}"),
         () = until("the retry waits for the standby", async || has_waiting_commit(&mut admin).await) => {}
     }
-    wait_for_standby(&mut admin, false).await;
+    wait_for_standby(&mut admin, &options, false).await;
     let again = again.await.unwrap();
     assert!(matches!(again, Ok(Reply::Stored { is_replay: true, .. })), "{again:?}");
     proxy.set_away(false);
@@ -108,12 +121,12 @@ async fn a_refused_command_is_answered_only_after_a_commit_that_the_standby_has(
     let node = ledger::open(&options).await;
     // The node's first command locks the head, and the second one is decided on cached rows.
     for _ in 0..2 {
-        wait_for_standby(&mut admin, true).await;
+        wait_for_standby(&mut admin, &options, true).await;
         tokio::select! {
             () = refuse(&node, &customer) => panic!("the command was refused on events that no standby may have"),
             () = until("the refusal waits for the standby", async || has_waiting_commit(&mut admin).await) => {}
         }
-        wait_for_standby(&mut admin, false).await;
+        wait_for_standby(&mut admin, &options, false).await;
         refuse(&node, &customer).await;
     }
     server.stop().await.unwrap();

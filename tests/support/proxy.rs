@@ -34,7 +34,6 @@ pub enum NextCommit {
 pub struct Proxy {
     pub address: SocketAddr,
     next: Arc<AtomicU8>,
-    cuts_at_rollback: Arc<AtomicBool>,
     cuts: Arc<AtomicUsize>,
     takes_none: Arc<AtomicBool>,
     is_away: watch::Sender<bool>,
@@ -108,7 +107,6 @@ impl Proxy {
         let proxy = Proxy {
             address: listener.local_addr().unwrap(),
             next: Arc::default(),
-            cuts_at_rollback: Arc::default(),
             cuts: Arc::default(),
             takes_none: Arc::default(),
             is_away: watch::Sender::new(false),
@@ -138,11 +136,6 @@ impl Proxy {
 
     pub fn set(&self, next: NextCommit) {
         self.next.store(next as u8, Ordering::SeqCst);
-    }
-
-    /// Cuts the connection of the next ROLLBACK, which never reaches the server.
-    pub fn cut_at_next_rollback(&self) {
-        self.cuts_at_rollback.store(true, Ordering::SeqCst);
     }
 
     /// Cuts every connection and accepts no new one, or accepts connections again.
@@ -231,11 +224,6 @@ impl Proxy {
             if self.silent_from_start.lock().unwrap().as_ref() == Some(&*connection.name.lock().unwrap()) {
                 connection.is_silent.store(true, Ordering::SeqCst);
                 continue;
-            }
-            let rolls_back = buffer[..n].windows(9).any(|window| window == b"ROLLBACK\0");
-            if rolls_back && self.cuts_at_rollback.swap(false, Ordering::SeqCst) {
-                self.cuts.fetch_add(1, Ordering::SeqCst);
-                return answers.shutdown().await;
             }
             if session.commits(&buffer[..n]) {
                 let next = self.next.swap(NextCommit::Passes as u8, Ordering::SeqCst);

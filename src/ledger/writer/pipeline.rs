@@ -34,7 +34,7 @@ pub(super) struct InFlightBatch {
     events: usize,
     /// Head after the batch.
     head_after: HeadState,
-    /// Whether the statement moves the head. A batch that writes nothing only checks where the head stands.
+    /// Whether the statement moves the head. A batch that writes nothing only locks it, and checks where it stands.
     moves: bool,
     task: JoinHandle<Completion>,
 }
@@ -193,8 +193,9 @@ impl Writer {
                 self.connection = Some(connection);
                 self.clock = Some(Clock::read(now));
                 self.answered_at.send_replace(head_after);
-                if moves {
-                    self.committed(&submissions, events, Some(held));
+                match moves {
+                    true => self.committed(&submissions, events, Some(held)),
+                    false => self.metrics.held(held),
                 }
                 return self.finish(submissions, replies, first_event.is_some());
             }
