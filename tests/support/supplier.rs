@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chrono::Utc;
 use reqwest::RequestBuilder;
 use rewards_ledger::fulfilment::supply::{self, HttpSupplier, Notices, Supplier};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings, Takeover};
 use webhook_client::signature::sign;
 
@@ -18,6 +20,10 @@ use super::program::write_private;
 
 /// Size of a text that makes an answer larger than the ledger reads.
 const TOO_MUCH: usize = 5 << 20;
+/// Pause after each byte of an answer that trickles. Forty bytes take longer than the ledger waits for an answer.
+const TRICKLE_PAUSE: Duration = Duration::from_millis(50);
+/// Budget of a supplier whose budget does not matter.
+const BUDGET: &str = "daily_budget = { EUR = \"1000.00\" }";
 
 /// Behaviour towards one request for an order, for its state or for a token. Without one, the supplier does what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,16 @@ pub enum Fault {
     Garbage,
     /// Makes the order, and answers with its codes beside more text than anybody reads.
     TooMuch,
+    /// Makes the order, and closes the connection after half of the answer.
+    CutOff,
+    /// Makes the order, and answers with its codes a byte at a time.
+    Trickle,
+    /// Makes the order, and answers with its codes in bytes that are not UTF-8.
+    InvalidUtf8,
+    /// Makes the order, and answers with its codes under this `Content-Type`.
+    ContentType(&'static str),
+    /// Makes the order, and names its cost in this currency.
+    Currency(&'static str),
     /// Accepts the order without codes.
     Pending,
     /// Refuses the order for this reason.
@@ -79,23 +95,30 @@ pub struct Simulator {
 }
 
 pub const CLIENT_SECRET: &str = "the-secret-of-the-client";
+pub const ACCESS_TOKEN: &str = "the-token-of-the-client";
 /// Secret with which the supplier signs its notices.
 pub const NOTICE_SECRET: &str = "the-secret-of-the-notices";
 
 impl Simulator {
     pub async fn start() -> Simulator {
+        let certificate = Certificate::generate().unwrap();
+        Simulator::presenting(certificate.clone(), certificate.ca_pem()).await
+    }
+
+    /// Starts a supplier with this certificate. Its settings name this authority, as PEM.
+    pub async fn presenting(certificate: Certificate, ca_pem: &str) -> Simulator {
         let books = Arc::new(Mutex::new(Books { token_lifetime: 3_600, ..Books::default() }));
         let shared = books.clone();
         let settings = ReceiverSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
             service_name: "supplier".to_owned(),
-            certificate: Certificate::generate().unwrap(),
+            certificate,
             respond: Arc::new(move |request| shared.lock().unwrap().answer(request)),
         };
         let (receiver, _) = Receiver::start(settings).await.unwrap();
         let directory = tempfile::tempdir().unwrap();
         write_private(&directory.path().join("secret"), &format!("{CLIENT_SECRET}\n"));
-        std::fs::write(directory.path().join("ca.pem"), receiver.ca_pem()).unwrap();
+        std::fs::write(directory.path().join("ca.pem"), ca_pem).unwrap();
         write_private(&directory.path().join("notices"), NOTICE_SECRET);
         Simulator { receiver, books, directory }
     }
@@ -107,11 +130,20 @@ impl Simulator {
 
     /// Returns the adapter, with a budget of 1,000.00 EUR a day.
     pub fn supplier(&self) -> Arc<dyn Supplier> {
-        self.supplier_with("daily_budget = { EUR = \"1000.00\" }")
+        self.supplier_with(BUDGET)
     }
 
     pub fn supplier_with(&self, further: &str) -> Arc<dyn Supplier> {
         let settings = supply::read(&self.file(further)).unwrap().remove(0);
+        Arc::new(HttpSupplier::new(settings).unwrap())
+    }
+
+    /// Returns the adapter of a supplier that issues the tokens itself, and takes orders at the address of another one.
+    pub fn supplier_with_orders_at(&self, other: &Simulator) -> Arc<dyn Supplier> {
+        let mut settings = supply::read(&self.file(BUDGET)).unwrap().remove(0);
+        let url = other.receiver.url();
+        settings.order_url = format!("{url}/orders").parse().unwrap();
+        settings.status_url = format!("{url}/orders/{{key}}");
         Arc::new(HttpSupplier::new(settings).unwrap())
     }
 
@@ -205,11 +237,11 @@ impl Books {
                 return ReceiverResponse::Status(401);
             }
             self.tokens += 1;
-            let token = json!({"access_token": "access", "token_type": "Bearer", "expires_in": self.token_lifetime});
+            let token = json!({"access_token": ACCESS_TOKEN, "token_type": "Bearer", "expires_in": self.token_lifetime});
             return ReceiverResponse::StatusWithBody(200, token.to_string());
         }
         self.requests.push(request.method.clone());
-        if request.header("authorization") != Some("Bearer access") {
+        if request.header("authorization").and_then(|value| value.strip_prefix("Bearer ")) != Some(ACCESS_TOKEN) {
             return ReceiverResponse::Status(401);
         }
         let fault = self.faults.pop_front();
@@ -239,20 +271,37 @@ impl Books {
             Some(Fault::SoldAndStatus(status)) => ReceiverResponse::Status(status),
             Some(Fault::Garbage) => ReceiverResponse::StatusWithBody(200, "<html>OK</html>".to_owned()),
             _ if sold.is_pending => with_body(json!({"status": "PENDING", "id": format!("S-{key}")})),
-            _ => {
-                let codes = match fault {
-                    Some(Fault::SameCodes) => self.sold.values().next().map(|first| first.codes.clone()).unwrap_or_default(),
-                    _ => sold.codes.clone(),
-                };
-                let vouchers: Vec<Value> = codes.iter().map(|code| json!({"card_number": code, "pin": "1234"})).collect();
-                let (id, cost) = (format!("S-{key}"), "9.50");
-                let mut answer =
-                    json!({"status": "FULFILLED", "id": id, "unit_cost": cost, "currency": "EUR", "vouchers": vouchers});
-                if fault == Some(Fault::TooMuch) {
-                    answer["padding"] = "x".repeat(TOO_MUCH).into();
-                }
-                with_body(answer)
+            _ => self.fulfilled(&key, &sold, fault),
+        }
+    }
+
+    /// Answers with the codes of an order, unless the fault spoils the answer.
+    fn fulfilled(&self, key: &str, sold: &Sold, fault: Option<Fault>) -> ReceiverResponse {
+        let codes = match fault {
+            Some(Fault::SameCodes) => self.sold.values().next().map(|first| first.codes.clone()).unwrap_or_default(),
+            _ => sold.codes.clone(),
+        };
+        let currency = match fault {
+            Some(Fault::Currency(currency)) => currency,
+            _ => "EUR",
+        };
+        let voucher = |code: &String| json!({"card_number": code, "pin": format!("pin-of-{code}")});
+        let vouchers: Vec<Value> = codes.iter().map(voucher).collect();
+        let (id, cost) = (format!("S-{key}"), "9.50");
+        let mut answer = json!({"status": "FULFILLED", "id": id, "unit_cost": cost, "currency": currency, "vouchers": vouchers});
+        if fault == Some(Fault::TooMuch) {
+            answer["padding"] = "x".repeat(TOO_MUCH).into();
+        }
+        let body = answer.to_string().into_bytes();
+        match fault {
+            Some(Fault::CutOff) => raw("application/json", &body, body.len() / 2),
+            Some(Fault::Trickle) => trickle(body),
+            Some(Fault::InvalidUtf8) => {
+                let body: Vec<u8> = body.into_iter().map(|byte| if byte == b'-' { 0xff } else { byte }).collect();
+                raw("application/json", &body, body.len())
             }
+            Some(Fault::ContentType(content_type)) => raw(content_type, &body, body.len()),
+            _ => with_body(answer),
         }
     }
 
@@ -284,6 +333,33 @@ impl Books {
 
 fn with_body(body: Value) -> ReceiverResponse {
     ReceiverResponse::StatusWithBody(200, body.to_string())
+}
+
+/// Builds the head of an answer with this type and this length of the body.
+fn head(content_type: &str, length: usize) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n").into()
+}
+
+/// Sends the head of an answer and this many bytes of its body, and closes the connection.
+fn raw(content_type: &str, body: &[u8], sent: usize) -> ReceiverResponse {
+    let answer = [head(content_type, body.len()).as_slice(), &body[..sent]].concat();
+    misbehave(Misbehaviour::Raw(answer.into()))
+}
+
+/// Sends the head of an answer at once, and its body a byte at a time.
+fn trickle(body: Vec<u8>) -> ReceiverResponse {
+    ReceiverResponse::TakeOver(Takeover::new("trickles", move |mut stream| {
+        let body = body.clone();
+        async move {
+            stream.write_all(&head("application/json", body.len())).await?;
+            for byte in body {
+                stream.write_all(&[byte]).await?;
+                stream.flush().await?;
+                tokio::time::sleep(TRICKLE_PAUSE).await; // the misbehaviour itself
+            }
+            stream.shutdown().await
+        }
+    }))
 }
 
 /// Redirects to the place of orders. A client that followed would ask for nothing with GET, or order again with POST.

@@ -35,12 +35,21 @@ async fn an_order_without_stock_is_bought_and_delivered_and_its_cost_is_in_the_m
     );
     assert_eq!(world.simulator.sold().keys().cloned().collect::<Vec<_>>(), [purchase.key.to_string()]);
     assert_eq!((world.simulator.requests(), world.simulator.tokens()), (vec!["POST".to_owned()], 1));
+    // The type of an answer says nothing. A cost in another currency is left out, and what was set aside counts as spent.
+    for (fault, spent) in [(Fault::ContentType("text/html; charset=utf-16"), "9.50"), (Fault::Currency("USD"), "10.00")] {
+        let order = world.order(1).await;
+        assert_eq!(purchaser.request(SHARD).await.unwrap(), 1, "{fault:?}");
+        world.simulator.fail(&[fault]);
+        assert!(world.work().await);
+        world.fulfil().await;
+        assert_eq!(world.status(order).await, OrderStatus::Delivered, "{fault:?}");
+        let purchase = world.purchases().await.pop().unwrap();
+        assert_eq!((purchase.status, purchase.spent.to_string()), (PurchaseStatus::Fulfilled, spent.into()), "{fault:?}");
+    }
     world.shop.project().await;
-    let margin: (i64, String, String) = sqlx::query_as("SELECT allocated, allocated_cost::text, sales::text FROM stock_days")
-        .fetch_one(world.shop.pool())
-        .await
-        .unwrap();
-    assert_eq!(margin, (4, "28.50".into(), "40.00".into()));
+    let margin = "SELECT allocated, allocated_unpriced, allocated_cost::text, sales::text FROM stock_days";
+    let margin: (i64, i64, String, String) = sqlx::query_as(margin).fetch_one(world.shop.pool()).await.unwrap();
+    assert_eq!(margin, (6, 2, "38.00".into(), "60.00".into()));
     let events: Vec<String> = sqlx::query_scalar("SELECT data::text FROM events").fetch_all(world.shop.pool()).await.unwrap();
     assert!(events.iter().all(|data| !data.contains("bought-") && !data.contains(CLIENT_SECRET)), "no code is in an event");
     let report = verify(&world.shop.options, |_| {}).await.unwrap();

@@ -4,17 +4,33 @@ use ledger_events::order::OrderStatus;
 use ledger_events::purchase::{PurchaseAnswer, PurchaseRefused, PurchaseStatus};
 use rewards_ledger::fulfilment::supply::{self, Answer, Purchaser};
 use rewards_ledger::ledger::commands;
+use webhook_client::receiver::Certificate;
 
 use super::World;
+use crate::support::lines::Logged;
 use crate::support::shop::SHARD;
-use crate::support::supplier::{Fault, Simulator};
+use crate::support::supplier::{ACCESS_TOKEN, CLIENT_SECRET, Fault, Simulator};
+
+/// Returns the logged problems of calls whose outcome is unknown. Checks that no line has a secret or a code.
+fn problems(logged: &Logged) -> Vec<String> {
+    let (lines, text) = logged.take();
+    for hidden in [CLIENT_SECRET, ACCESS_TOKEN, "bought-"] {
+        assert!(!text.contains(hidden), "{hidden} is in the log");
+    }
+    let unknown = lines.iter().filter(|line| line["fields"]["message"] == "the outcome of a purchase is unknown; asking again");
+    unknown.map(|line| line["fields"]["problem"].as_str().unwrap().to_owned()).collect()
+}
 
 /// After each fault the supplier is asked about the key. The order is sent again only if it does not know the key. Without a
-/// token, the first attempt sends no order. A redirect is not followed.
+/// token, the first attempt sends no order. A redirect is not followed. The deadline is one of the whole answer.
 #[tokio::test]
 async fn after_a_fault_the_supplier_is_asked_and_nothing_is_bought_twice() {
     let (failed, busy) = ("the supplier failed", "the supplier has too many requests");
-    let unexpected = "the supplier answered with an unexpected status";
+    let (late, broken) = ("the supplier did not answer in time", "the connection to the supplier broke");
+    let (unexpected, no_json) = ("the supplier answered with an unexpected status", "the answer is not JSON");
+    let mut world = World::open().await;
+    let logged = Logged::begin("debug");
+    let mut units = 0;
     for (fault, problem, asked) in [
         (Fault::Status(500), failed, &["POST", "GET", "POST"][..]),
         (Fault::Status(429), busy, &["POST", "GET", "POST"]),
@@ -22,46 +38,74 @@ async fn after_a_fault_the_supplier_is_asked_and_nothing_is_bought_twice() {
         (Fault::TokenStatus(500), "the supplier gave no access token", &["GET", "POST"]),
         (Fault::Redirect(302), unexpected, &["POST", "GET", "POST"]),
         (Fault::Redirect(307), unexpected, &["POST", "GET", "POST"]),
-        (Fault::Hang, "the supplier did not answer in time", &["POST", "GET"]),
-        (Fault::Drop, "the connection to the supplier broke", &["POST", "GET"]),
+        (Fault::Hang, late, &["POST", "GET"]),
+        (Fault::Trickle, late, &["POST", "GET"]),
+        (Fault::Drop, broken, &["POST", "GET"]),
+        (Fault::CutOff, broken, &["POST", "GET"]),
         (Fault::SoldAndStatus(500), failed, &["POST", "GET"]),
         (Fault::SoldAndStatus(429), busy, &["POST", "GET"]),
         (Fault::SoldAndStatus(404), unexpected, &["POST", "GET"]),
-        (Fault::Garbage, "the answer is not JSON", &["POST", "GET"]),
+        (Fault::Garbage, no_json, &["POST", "GET"]),
+        (Fault::InvalidUtf8, no_json, &["POST", "GET"]),
         (Fault::TooMuch, "the answer is too large", &["POST", "GET"]),
     ] {
-        let world = World::open().await;
+        // A new client has no token and no connection.
+        world.supplier = world.simulator.supplier();
+        let (requests, tokens) = (world.simulator.requests().len(), world.simulator.tokens());
         let order = world.order(2).await;
-        world.purchaser().request(SHARD).await.unwrap();
+        assert_eq!(world.purchaser().request(SHARD).await.unwrap(), 1, "{fault:?}");
         world.simulator.fail(&[fault]);
         assert!(world.work().await);
-        assert_eq!(world.purchases().await[0].status, PurchaseStatus::Requested, "{fault:?}: the outcome is unknown");
+        let purchase = world.purchases().await.pop().unwrap();
+        assert_eq!(purchase.status, PurchaseStatus::Requested, "{fault:?}: the outcome is unknown");
         assert_eq!(world.problem().await, problem, "{fault:?}");
         assert_eq!(world.purchaser().request(SHARD).await.unwrap(), 0, "{fault:?}: nothing is bought meanwhile");
         assert!(world.work().await);
         world.fulfil().await;
         assert_eq!(world.status(order).await, OrderStatus::Delivered, "{fault:?}");
-        assert_eq!(world.simulator.requests(), asked, "{fault:?}");
-        assert_eq!(world.simulator.tokens(), if fault == Fault::Status(401) { 2 } else { 1 }, "{fault:?}");
-        world.is_sound(2).await;
+        assert_eq!(world.simulator.requests()[requests..], *asked, "{fault:?}");
+        assert_eq!(world.simulator.tokens() - tokens, if fault == Fault::Status(401) { 2 } else { 1 }, "{fault:?}");
+        assert_eq!(problems(&logged), [problem], "{fault:?}");
+        units += 2;
+        assert_eq!(world.simulator.units(), units, "{fault:?}: nothing is bought twice");
     }
+    world.is_sound(units).await;
 }
 
+/// A server whose certificate is not trusted, or is one for another name, gets neither a secret nor an order.
 #[tokio::test]
-async fn a_supplier_that_refuses_connections_gets_the_order_later() {
+async fn a_supplier_that_cannot_be_reached_or_trusted_gets_the_order_later() {
     let world = World::open().await;
     let order = world.order(1).await;
     world.purchaser().request(SHARD).await.unwrap();
     let away = Simulator::start().await;
     let gone = away.supplier();
     away.stop().await;
-    world.due().await;
-    assert!(Purchaser::new(world.shop.ledger.clone(), gone, world.shop.metrics.clone()).work(SHARD).await);
-    let problem = world.problem().await;
-    assert!(problem.starts_with("the supplier gave no access token"), "{problem}");
+    let other_name = Certificate::generate_for(&["supplier.example"], 2020, 2050).unwrap();
+    let namesake = Simulator::presenting(other_name.clone(), other_name.ca_pem()).await;
+    let stranger = Simulator::presenting(Certificate::generate().unwrap(), other_name.ca_pem()).await;
+    let no_token = "the supplier gave no access token";
+    let logged = Logged::begin("debug");
+    for (supplier, problem, what) in [
+        (gone, no_token, "no connection"),
+        (namesake.supplier(), no_token, "a certificate for another name"),
+        (stranger.supplier(), no_token, "a certificate of another authority"),
+        (world.simulator.supplier_with_orders_at(&stranger), "the supplier could not be reached", "orders at a stranger"),
+    ] {
+        world.due().await;
+        let purchaser = Purchaser::new(world.shop.ledger.clone(), supplier, world.shop.metrics.clone());
+        assert!(purchaser.work(SHARD).await, "{what}");
+        assert_eq!(world.purchases().await[0].status, PurchaseStatus::Requested, "{what}");
+        assert_eq!(world.problem().await, problem, "{what}");
+        assert_eq!(problems(&logged), [problem], "{what}");
+    }
+    for impostor in [&namesake, &stranger] {
+        assert_eq!((impostor.requests(), impostor.tokens()), (vec![], 0));
+    }
     assert!(world.work().await);
     world.fulfil().await;
     assert_eq!(world.status(order).await, OrderStatus::Delivered);
+    assert_eq!(world.simulator.requests(), ["GET", "POST"]);
     world.is_sound(1).await;
 }
 

@@ -76,9 +76,10 @@ impl World {
         found
     }
 
-    /// Returns the fault of the last call.
+    /// Returns the fault of the last call about the latest purchase.
     async fn problem(&self) -> String {
-        sqlx::query_scalar("SELECT problem FROM purchase_calls").fetch_one(self.shop.pool()).await.unwrap()
+        let latest = "SELECT problem FROM purchase_calls ORDER BY purchase_id DESC LIMIT 1";
+        sqlx::query_scalar(latest).fetch_one(self.shop.pool()).await.unwrap()
     }
 
     /// Lets purchases become this many days older.
