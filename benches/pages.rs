@@ -196,11 +196,11 @@ const QUERIES: &[(&str, &str)] = &[
 const ONLY_WITH_QUERY: &[&str] = &["/portal/webhooks/{id}/explanation", "/console/log/proof"];
 
 const NOTE: &str = "\
-    The ledger is that of the long lists: one account with a million orders over a hundred products in eighty days, and 1,900,000 \
-    deliveries to two webhooks, each with one attempt, of which 2,500 wait for another one, 5,000 purchases from a supplier, and a \
-    replay of 10,000 deliveries. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after the \
-    other, by a user who is signed in. The target of every page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes with \
-    its style sheet, script and pictures.";
+    The ledger is that of the long lists: one account has a million orders over a hundred products in eighty days. It has 1,900,000 \
+    deliveries to two webhooks, each with one attempt, and 2,500 of them wait for another one. It has 5,000 purchases from a supplier, \
+    and a replay of 10,000 deliveries. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after \
+    the other, by a user who is signed in. The target of every page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes \
+    with its style sheet, script and pictures.";
 
 /// Adds purchases from a supplier. Returns the id of the last one.
 const PURCHASES: &str = "WITH made AS (
