@@ -396,21 +396,24 @@ func TestPagesAreReadAsTheyAreNeeded(t *testing.T) {
 
 func TestTheFeedContinuesFromItsCursorAndWaits(t *testing.T) {
 	page := func(cursor string, hasMore bool, events ...string) answer {
-		envelopes := make([]string, len(events))
+		envelopes, sequences := make([]string, len(events)), make([]string, len(events))
 		for i, id := range events {
 			envelopes[i] = fmt.Sprintf(`{"event_id": %q, "event_type": "order.created", "created_at": "2026-01-31T12:00:00.000Z", "data": {"id": 42,  "status": "PENDING"}}`, id)
+			sequences[i] = fmt.Sprint(7 * (i + 1))
 		}
-		return reply(200, fmt.Sprintf(`{"data": {"events": [%s], "cursor": %q, "has_more": %v}}`, strings.Join(envelopes, ","), cursor, hasMore))
+		return reply(200, fmt.Sprintf(`{"data": {"events": [%s], "sequences": [%s], "cursor": %q, "has_more": %v}}`,
+			strings.Join(envelopes, ","), strings.Join(sequences, ","), cursor, hasMore))
 	}
 	client, requests := serve(t, Credentials{}, page("c1", true, "e1", "e2"), page("c2", false), page("c2", false),
 		refuse(403, "E_FORBIDDEN"), page("c3", false, "e3"))
 	ctx := context.Background()
-	feed := client.Events("", WebhookEventTypeOrderCreated, WebhookEventTypeOrderCancelled)
+	since := time.Date(2026, 1, 31, 13, 0, 0, 0, time.FixedZone("", 3600))
+	feed := client.Events("", WebhookEventTypeOrderCreated, WebhookEventTypeOrderCancelled).Since(since)
 	steps := []string{}
 	for feed.Next(ctx) {
-		steps = append(steps, feed.Event().EventID+" "+feed.Cursor())
+		steps = append(steps, fmt.Sprint(feed.Sequence(), " ", feed.Event().EventID, " ", feed.Cursor()))
 	}
-	if fmt.Sprintf("%q", steps) != `["e1 " "e2 c1"]` || !errors.Is(feed.Err(), ErrorCodeForbidden) {
+	if fmt.Sprintf("%q", steps) != `["7 e1 " "14 e2 c1"]` || !errors.Is(feed.Err(), ErrorCodeForbidden) {
 		t.Errorf("%q %v", steps, feed.Err())
 	}
 	// After the error, the feed goes on where it is.
@@ -425,7 +428,7 @@ func TestTheFeedContinuesFromItsCursorAndWaits(t *testing.T) {
 		t.Errorf("the data are not as sent: %s", feed.Event().Data)
 	}
 	types := "types=order.created%2Corder.cancelled"
-	want := []string{"limit=100&" + types, "after=c1&limit=100&" + types, "after=c2&limit=100&" + types + "&wait=30"}
+	want := []string{"limit=100&since=2026-01-31T12%3A00%3A00Z&" + types, "after=c1&limit=100&" + types, "after=c2&limit=100&" + types + "&wait=30"}
 	want = append(want, want[2], want[2])
 	for i, request := range requests() {
 		if request.Target != "/api/v1/events?"+want[i] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 )
 
 // longestWait is the longest wait for an event that the service allows, in seconds.
@@ -20,10 +21,13 @@ const longestWait = 30
 type EventFeed struct {
 	client *Client
 	query  ListEventsQuery
+	// since counts until there is a cursor.
+	since time.Time
 	// hasMore says whether the log goes on after the cursor, as far as it is known.
 	hasMore bool
 
-	events []WebhookEnvelope
+	events    []WebhookEnvelope
+	sequences []int64
 	// at is the position of the event within the page, from 1.
 	at     int
 	before string
@@ -38,6 +42,12 @@ func (c *Client) Events(after string, types ...WebhookEventType) *EventFeed {
 	}
 	query := ListEventsQuery{After: after, Types: strings.Join(names, ","), Limit: 100}
 	return &EventFeed{client: c, query: query, hasMore: true}
+}
+
+// Since begins with the events recorded at or after a time, if the feed has no cursor yet. It returns the feed.
+func (f *EventFeed) Since(since time.Time) *EventFeed {
+	f.since = since
+	return f
 }
 
 // Next moves to the next event, and waits for it as long as it takes. It returns false after an error, for example the
@@ -59,17 +69,30 @@ func (f *EventFeed) NextPage(ctx context.Context) (*EventPage, error) {
 	if f.hasMore {
 		f.query.Wait = 0
 	}
+	f.query.Since = f.since
+	if f.query.After != "" {
+		f.query.Since = time.Time{}
+	}
 	page, err := f.client.ListEvents(ctx, f.query)
 	if err != nil {
 		return nil, err
 	}
 	f.before, f.query.After, f.hasMore = f.query.After, page.Cursor, page.HasMore
-	f.events, f.at = page.Events, 0
+	f.events, f.sequences, f.at = page.Events, page.Sequences, 0
 	return page, nil
 }
 
 // Event returns the event that Next moved to.
 func (f *EventFeed) Event() *WebhookEnvelope { return &f.events[f.at-1] }
+
+// Sequence returns the place of that event in the order of all events, as the header X-Event-Sequence of a webhook says it. It
+// is 0 if the service does not say it.
+func (f *EventFeed) Sequence() int64 {
+	if f.at < 1 || f.at > len(f.sequences) {
+		return 0
+	}
+	return f.sequences[f.at-1]
+}
 
 // Cursor returns the cursor to store once the event is processed, and to begin with next time. Events within a page share the
 // cursor before them, so an interruption may repeat some: deduplicate on EventID. After NextPage, it is the page's.

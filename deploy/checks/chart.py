@@ -165,6 +165,13 @@ def environment(template, secrets):
     return found
 
 
+def volume(template, file):
+    """Returns the volume from which a pod's container reads a file."""
+    mounted = {mount["mountPath"]: mount["name"] for mount in template["spec"]["containers"][0]["volumeMounts"]}
+    name = mounted[str(pathlib.PurePosixPath(file).parent)]
+    return next(each for each in template["spec"]["volumes"] if each["name"] == name)
+
+
 def direct():
     """Every pod of the service's login has the URLs around a pooler and of a standby, if there are any, and the migration neither."""
     manifests = rendered("everything")
@@ -198,9 +205,7 @@ def certificate():
             if scheme == "https":
                 names = {name: alias["ip"] for alias in spec["hostAliases"] for name in alias["hostnames"]}
                 expect(names == {host.hostname: "127.0.0.1"}, f"a pod does not reach itself as {host.hostname}")
-                mounted = {mount["mountPath"]: mount["name"] for mount in described["volumeMounts"]}
-                volume = mounted[str(pathlib.PurePosixPath(variables["LEDGER_TLS_KEY"]).parent)]
-                secret = next(each["secret"]["secretName"] for each in spec["volumes"] if each["name"] == volume)
+                secret = volume(template, variables["LEDGER_TLS_KEY"])["secret"]["secretName"]
                 expect(secret == "certificate", f"a node reads its certificate from the Secret {secret}")
         ports = {each["port"] for found in manifests if found["kind"] == "Service" for each in found["spec"]["ports"]}
         expect(ports == {port, 8081}, f"services with the values '{values}' have the ports {ports}")
@@ -222,10 +227,32 @@ def collector():
                 continue
             reference = found["OTEL_EXPORTER_OTLP_HEADERS"]["valueFrom"]["secretKeyRef"]
             expect(reference == {"name": "collector", "key": "headers"}, f"{name} has the collector's key from {reference}")
-            mounted = {mount["mountPath"]: mount["name"] for mount in described["volumeMounts"]}
-            file = pathlib.PurePosixPath(found["LEDGER_OTLP_CA_FILE"]["value"])
-            volume = next(each for each in template["spec"]["volumes"] if each["name"] == mounted[str(file.parent)])
-            expect(volume["configMap"]["name"] == "collector-ca" and file.name == "ca.pem", f"{name} reads {file} from {volume}")
+            file = found["LEDGER_OTLP_CA_FILE"]["value"]
+            source = volume(template, file)["configMap"]["name"], pathlib.PurePosixPath(file).name
+            expect(source == ("collector-ca", "ca.pem"), f"{name} reads {file} from {source}")
+
+
+def suppliers():
+    """Workers read the file of suppliers and its secrets, and nodes that answer clients those of notices alone. By default, none
+    has any."""
+    wanted = {"rewards-ledger-worker": "suppliers", "rewards-ledger-api": "supplier-notices"}
+    for values in VALUES:
+        for name, template, _ in pods(rendered(values)):
+            file = environment(template, collections.defaultdict(str)).get("LEDGER_SUPPLIERS_FILE")
+            found = file and (volume(template, file)["secret"]["secretName"], pathlib.PurePosixPath(file).name)
+            secret = wanted.get(name) if values == "everything" else None
+            expected = secret and (secret, "suppliers.toml")
+            expect(found == expected, f"{name} with the values '{values}' reads {found} as the file of suppliers")
+
+
+def described_suppliers(where):
+    """Writes the file of suppliers that docs/suppliers.md shows, with a secret, and returns its path."""
+    text = re.search(r"^```toml\n(.*?)^```$", (REPOSITORY / "docs/suppliers.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    file, secret = where / "suppliers.toml", where / tomllib.loads(text)["supplier"][0]["client_secret_file"]
+    file.write_text(text)
+    secret.write_text("secret")
+    secret.chmod(0o400)
+    return file
 
 
 def accepted(program):
@@ -244,11 +271,16 @@ def accepted(program):
     for name, variables in compose.overridden().items():
         suggested = {key: value for key, value in variables.items() if key != "LEDGER_CONFIG"}
         found[f"the service {name} with compose/override.yaml"] = suggested
-    expect("DIRECT_DATABASE_URL" in compose.overridden()["api"], "compose/override.yaml suggests no direct URL")
+    for variable in ("DIRECT_DATABASE_URL", "LEDGER_SUPPLIERS_FILE"):
+        expect(variable in compose.overridden()["api"], f"compose/override.yaml suggests no {variable}")
     with directory() as where:
         empty = where / "empty.toml"
         empty.touch()
+        file = described_suppliers(where)
         for name, variables in found.items():
+            # The program reads this file, which is elsewhere in a pod.
+            if "LEDGER_SUPPLIERS_FILE" in variables:
+                variables["LEDGER_SUPPLIERS_FILE"] = str(file)
             checked = run(program, "config", "check", empty, env={"PATH": os.environ["PATH"], **variables}, check=False)
             expect(checked.returncode == 0, f"{name}: {checked.stdout}{checked.stderr}")
 
@@ -326,6 +358,7 @@ def checks(program, report):
     report("nodes behind a pooler know the direct URL", direct)
     report("nodes with a certificate speak HTTPS, and those without one HTTP", certificate)
     report("nodes have the key of the collector and its authority", collector)
+    report("nodes have the file of suppliers with its secrets, and those of the API only the secrets of notices", suppliers)
     report("the files set only settings that exist", settings, pathlib.Path(program).resolve())
     report("the program accepts the settings of each pod, and those that samples suggest", accepted, pathlib.Path(program).resolve())
     report("the manifests in deploy/kubernetes are current", current)

@@ -53,6 +53,16 @@ def references():
             expect(port.startswith("127.0.0.1:"), f"{name} publishes {port} to the network")
 
 
+def mounted():
+    """Every file that a setting names, also in compose/override.yaml, is in a volume of its service."""
+    own, changes = (load(name)["services"] for name in ("compose.yaml", "compose/override.yaml"))
+    for name, variables in overridden().items():
+        volumes = [volume.split(":")[1] for service in (own[name], changes[name]) for volume in service.get("volumes", [])]
+        for variable, value in variables.items():
+            known = not value.startswith("/") or str(pathlib.PurePosixPath(value).parent) in volumes
+            expect(known, f"{name} has {value} as {variable}, and mounts only {volumes}")
+
+
 def set_up(volumes, ledger):
     """Runs the script of the service `setup` twice. The second time changes nothing."""
     names = ("keys", "migration", "passwords")
@@ -142,3 +152,4 @@ def play(buildah, where, report):
 def checks(report):
     report("compose.yaml and compose/override.yaml follow their specification", specified)
     report("compose.yaml names only files, volumes and versions that exist", references)
+    report("the services of compose.yaml and compose/override.yaml mount the files that their settings name", mounted)

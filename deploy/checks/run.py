@@ -9,7 +9,7 @@ import traceback
 
 from support import Failed, Skipped
 
-MODULES = ("alerts", "image", "chart", "unit", "package", "proxies")
+MODULES = ("alerts", "image", "chart", "unit", "package", "by_hand", "proxies")
 
 
 class Report:

@@ -154,12 +154,16 @@ async fn completions_and_manual_pages_cover_every_command() {
     for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef rewards-ledger"), ("fish", "complete -c rewards-ledger")] {
         let script = run(program(directory.path()).args(["completions", shell])).await;
         assert!(script.status.success() && out(&script).contains(mark) && out(&script).contains("forward-to"), "{shell}");
-        if std::process::Command::new(shell).arg("--version").output().is_ok() && shell != "fish" {
-            let file = directory.path().join(shell);
-            std::fs::write(&file, out(&script)).unwrap();
-            let parsed = std::process::Command::new(shell).arg("-n").arg(&file).output().unwrap();
-            assert!(parsed.status.success(), "{shell}: {}", String::from_utf8_lossy(&parsed.stderr));
-        }
+        let file = directory.path().join(shell);
+        std::fs::write(&file, out(&script)).unwrap();
+        // With -n, each of these shells only parses the script.
+        let parsed = std::process::Command::new(shell).arg("-n").arg(&file).env("HOME", directory.path()).output();
+        let Ok(parsed) = parsed else {
+            assert!(std::env::var_os("CI").is_none(), "{shell} is needed");
+            eprintln!("SKIPPED: the completions of {shell} were not parsed, for there is no {shell} here");
+            continue;
+        };
+        assert!(parsed.status.success(), "{shell}: {}", String::from_utf8_lossy(&parsed.stderr));
     }
     let pages = directory.path().join("man1");
     let written = run(program(directory.path()).arg("man").arg(&pages)).await;

@@ -103,6 +103,24 @@ def test_events_end_where_the_log_ends_if_nobody_waits(service: Service) -> None
     assert asyncio.run(follow()) == ["c1", "c2"]
 
 
+def test_events_begin_at_a_time_until_there_is_a_cursor(service: Service) -> None:
+    service.answers = [feed("c1", True, 1), feed("c2", False, 2), feed("c3", False)] * 2
+    since = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone.utc)
+
+    async def follow() -> None:
+        async with AsyncRewardsLedger(service.url) as ledger:
+            for after in (None, "c2"):
+                async for _ in ledger.follow_events(after, since=since, wait=0):
+                    pass
+
+    with RewardsLedger(service.url) as ledger:
+        for after in (None, "c2"):
+            list(ledger.follow_events(after, since=since, wait=0))
+    asyncio.run(follow())
+    queries = ["since=2026-01-31T12%3A00%3A00%2B00%3A00", "after=c1", "after=c2"] * 2
+    assert [request.query for request in service.requests] == queries
+
+
 def test_a_long_poll_may_take_longer_than_other_requests() -> None:
     timeouts: list[float] = []
 

@@ -153,6 +153,10 @@ def test_events_wait_for_what_happens_next(ledger: RewardsLedger) -> None:
     event = arrived.get(timeout=PATIENCE)
     follower.join()
     assert event.order is not None and event.order.id == placed.id
+    batches = list(ledger.follow_events(since=event.created_at, types=["order.created"], wait=0))
+    since = [each for batch in batches for each in batch.events]
+    assert event.event_id in [each.event_id for each in since]
+    assert min(each.created_at for each in since) >= event.created_at
 
 
 def test_a_webhook_arrives_verified(ledger: RewardsLedger) -> None:

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use chrono::{DateTime, Utc};
 use futures::stream::{self, Stream};
 
 use crate::client::Client;
@@ -49,6 +50,12 @@ impl EventFeed {
         self
     }
 
+    /// Begins with the events recorded at or after a time, if the feed has no cursor yet.
+    pub fn since(mut self, time: DateTime<Utc>) -> EventFeed {
+        self.query.since = self.query.after.is_none().then_some(time);
+        self
+    }
+
     /// Returns the cursor after the latest page. Store it once the events of the page are processed.
     pub fn cursor(&self) -> Option<&str> {
         self.query.after.as_deref()
@@ -63,6 +70,7 @@ impl EventFeed {
         self.query.wait = (!self.has_more).then_some(WAIT_SECS);
         let page = self.client.list_events(&self.query).await?;
         self.query.after = Some(page.cursor.clone());
+        self.query.since = None;
         self.has_more = page.has_more;
         Ok(page)
     }

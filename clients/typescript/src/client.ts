@@ -51,6 +51,8 @@ export type Item<Path extends PagedPath> =
 /** Consecutive events, and the cursor behind them. */
 export interface EventBatch {
   readonly events: readonly LedgerEvent[];
+  /** Place of each event in the order of all events, as the header `X-Event-Sequence` of a webhook says it. */
+  readonly sequences: readonly number[];
   /** Cursor to store after the events are processed: the next run continues behind it. */
   readonly cursor: string;
   /** Whether the log goes on behind the cursor. */
@@ -60,6 +62,8 @@ export interface EventBatch {
 export interface FollowOptions {
   /** Stored cursor of an earlier run, or `latest` to skip the past. Without it, the first event comes first. */
   after?: string;
+  /** Begins with the events recorded at or after this time, if there is no cursor yet. */
+  since?: Date;
   /** Types of the events. Default: all. */
   types?: readonly string[];
   /** Maximum number of events of a batch. */
@@ -148,20 +152,20 @@ export class RewardsLedger {
   }
 
   /** Iterates over the account's events, oldest first, and then waits for new ones: it never ends. A batch can be empty. */
-  async *followEvents({ after, types, limit, waitSeconds = 30, signal }: FollowOptions = {}): AsyncGenerator<EventBatch> {
+  async *followEvents({ after, since, types, limit, waitSeconds = 30, signal }: FollowOptions = {}): AsyncGenerator<EventBatch> {
     let cursor = after;
     for (let hasMore = true; hasMore || waitSeconds > 0; ) {
       const query: QueryOf<"/api/v1/events"> = {
-        ...(cursor !== undefined && { after: cursor }),
+        ...(cursor !== undefined ? { after: cursor } : since !== undefined && { since: since.toISOString() }),
         ...(!hasMore && { wait: waitSeconds }),
         ...(types !== undefined && { types: types.join(",") }),
         ...(limit !== undefined && { limit }),
       };
       const reply = await this.get("/api/v1/events", { params: { query }, ...(signal && { signal }) });
-      const { events, ...rest } = reply.data;
+      const { events, sequences, ...rest } = reply.data;
       cursor = rest.cursor;
       hasMore = rest.has_more;
-      yield { events: events as unknown as LedgerEvent[], cursor: rest.cursor, hasMore };
+      yield { events: events as unknown as LedgerEvent[], sequences, cursor: rest.cursor, hasMore };
     }
   }
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
 
-import { RewardsLedger, xSignature } from "rewards-ledger";
+import { type FollowOptions, RewardsLedger, xSignature } from "rewards-ledger";
 
 import { type Answer, problem, Service } from "./service.js";
 
@@ -18,7 +18,10 @@ const page = (number: number, ...ids: number[]): Answer => ({
 
 const feed = (cursor: string, has_more: boolean, ...ids: string[]): Answer => ({
   status: 200,
-  body: { success: true, data: { cursor, has_more, events: ids.map((event_id) => ({ event_id })) } },
+  body: {
+    success: true,
+    data: { cursor, has_more, events: ids.map((event_id) => ({ event_id })), sequences: ids.map((id) => 7 * Number(id.slice(1))) },
+  },
 });
 
 test("every attempt is signed", async () => {
@@ -57,10 +60,10 @@ test("events are followed by their cursor", async () => {
   await Service.with([feed("c1", true, "e1", "e2"), feed("c2", false), feed("c3", false, "e3")], async (url, service) => {
     const seen = [];
     for await (const batch of new RewardsLedger(url).followEvents({ after: "c0", types: ["order.created", "order.delivered"] })) {
-      seen.push(batch.events.map(({ event_id }) => event_id));
+      seen.push(batch.events.map(({ event_id }, place) => [event_id, batch.sequences[place]]));
       if (batch.cursor === "c3") break;
     }
-    assert.deepEqual(seen, [["e1", "e2"], [], ["e3"]]);
+    assert.deepEqual(seen, [[["e1", 7], ["e2", 14]], [], [["e3", 21]]]);
     const types = "types=order.created%2Corder.delivered";
     assert.deepEqual(service.requests.map(({ query }) => query), [
       `after=c0&${types}`, `after=c1&${types}`, `after=c2&wait=30&${types}`,
@@ -73,6 +76,19 @@ test("events end where the log ends, if nobody waits", async () => {
     const cursors = [];
     for await (const { cursor } of new RewardsLedger(url).followEvents({ waitSeconds: 0 })) cursors.push(cursor);
     assert.deepEqual(cursors, ["c1", "c2"]);
+  });
+});
+
+test("events begin at a time, until there is a cursor", async () => {
+  const since = new Date("2026-01-31T12:00:00Z");
+  await Service.with([feed("c1", true, "e1"), feed("c2", false, "e2"), feed("c3", false)], async (url, service) => {
+    const runs: FollowOptions[] = [{ since }, { since, after: "c2" }];
+    const cursors = [];
+    for (const run of runs) {
+      for await (const { cursor } of new RewardsLedger(url).followEvents({ ...run, waitSeconds: 0 })) cursors.push(cursor);
+    }
+    assert.deepEqual(cursors, ["c1", "c2", "c3"]);
+    assert.deepEqual(service.requests.map(({ query }) => query), ["since=2026-01-31T12%3A00%3A00.000Z", "after=c1", "after=c2"]);
   });
 });
 

@@ -115,6 +115,16 @@ test("events wait for what happens next", live, async () => {
   })();
   const [event] = await Promise.all([next, coffee().then((body) => ledger.post("/api/v1/orders", { body }))]);
   assert.equal(event.event_type, "order.created");
+  const again = { since: new Date(event.created_at), types: ["order.created"], waitSeconds: 0 };
+  const places: number[] = [];
+  let found = false;
+  for await (const { events, sequences } of ledger.followEvents(again)) {
+    assert.ok(events.every(({ created_at }) => created_at >= event.created_at) && sequences.length === events.length);
+    found ||= events.some(({ event_id }) => event_id === event.event_id);
+    places.push(...sequences);
+  }
+  assert.ok(found);
+  assert.deepEqual(places, [...places].sort((a, b) => a - b));
 });
 
 test("a webhook arrives verified", live, async () => {

@@ -83,7 +83,8 @@ tolerations: {{- toYaml . | nindent 2 }}
 securityContext: {{- include "ledger.podSecurity" . | nindent 2 }}
 {{- end }}
 
-{{- /* Pods of one kind of node. Takes a dict: root, component, roles, resources, data (a volume, or none for a claim). */}}
+{{- /* Pods of one kind of node. Takes a dict: root, component, roles, resources, suppliers (a Secret's name, or none), and data
+(a volume, or none for a claim). */}}
 {{- define "ledger.pods" -}}
 {{- $ := .root -}}
 metadata:
@@ -136,6 +137,9 @@ spec:
         - {name: LEDGER_OPERATOR_TOKEN_FILE, value: /etc/rewards-ledger/keys/operator.token}
         - {name: LEDGER_DATA_DIR, value: /var/lib/rewards-ledger}
         {{- include "ledger.databaseUrls" $ | nindent 8 }}
+        {{- if .suppliers }}
+        - {name: LEDGER_SUPPLIERS_FILE, value: /etc/rewards-ledger/suppliers/suppliers.toml}
+        {{- end }}
         {{- with $.Values.traces.existingSecret }}
         - name: OTEL_EXPORTER_OTLP_HEADERS
           valueFrom: {secretKeyRef: {name: {{ . }}, key: headers}}
@@ -172,6 +176,9 @@ spec:
         {{- if $.Values.tls.existingSecret }}
         - {name: tls, mountPath: /etc/rewards-ledger/tls, readOnly: true}
         {{- end }}
+        {{- if .suppliers }}
+        - {name: suppliers, mountPath: /etc/rewards-ledger/suppliers, readOnly: true}
+        {{- end }}
         {{- if $.Values.database.caConfigMap }}
         - {name: database-ca, mountPath: /etc/rewards-ledger/database, readOnly: true}
         {{- end }}
@@ -186,6 +193,10 @@ spec:
     {{- end }}
     {{- with $.Values.tls.existingSecret }}
     - name: tls
+      secret: {secretName: {{ . }}, defaultMode: 0440}
+    {{- end }}
+    {{- with .suppliers }}
+    - name: suppliers
       secret: {secretName: {{ . }}, defaultMode: 0440}
     {{- end }}
     {{- with $.Values.database.caConfigMap }}

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Optional
 
@@ -91,20 +92,25 @@ class RewardsLedger(Operations):
         self,
         after: Optional[str] = None,
         *,
+        since: Optional[datetime] = None,
         types: Optional[Iterable[str]] = None,
         limit: Optional[int] = None,
         wait: int = 30,
     ) -> Iterator[EventBatch]:
         """Yields the account's events, oldest first, and then waits for new ones: it never ends.
 
-        `after` is the stored cursor of an earlier run, or `latest` to skip the past; None starts with the first event. A
-        batch can be empty. `wait` is the longest time that the service holds back a request, in seconds; with 0, the
-        iterator ends where the log ends.
+        `after` is the stored cursor of an earlier run, or `latest` to skip the past; None starts with the first event, or
+        with those recorded at or after `since`. A batch can be empty. `wait` is the longest time that the service holds
+        back a request, in seconds; with 0, the iterator ends where the log ends.
         """
         has_more = True
         while has_more or wait:
             reply = self.events.list_events(
-                after=after, types=_listed(types), limit=limit, wait=None if has_more else wait
+                after=after,
+                since=since if after is None else None,
+                types=_listed(types),
+                limit=limit,
+                wait=None if has_more else wait,
             )
             batch = EventBatch.from_page(reply.data)
             after, has_more = batch.cursor, batch.has_more
@@ -197,20 +203,25 @@ class AsyncRewardsLedger(AsyncOperations):
         self,
         after: Optional[str] = None,
         *,
+        since: Optional[datetime] = None,
         types: Optional[Iterable[str]] = None,
         limit: Optional[int] = None,
         wait: int = 30,
     ) -> AsyncIterator[EventBatch]:
         """Yields the account's events, oldest first, and then waits for new ones: it never ends.
 
-        `after` is the stored cursor of an earlier run, or `latest` to skip the past; None starts with the first event. A
-        batch can be empty. `wait` is the longest time that the service holds back a request, in seconds; with 0, the
-        iterator ends where the log ends.
+        `after` is the stored cursor of an earlier run, or `latest` to skip the past; None starts with the first event, or
+        with those recorded at or after `since`. A batch can be empty. `wait` is the longest time that the service holds
+        back a request, in seconds; with 0, the iterator ends where the log ends.
         """
         has_more = True
         while has_more or wait:
             reply = await self.events.list_events(
-                after=after, types=_listed(types), limit=limit, wait=None if has_more else wait
+                after=after,
+                since=since if after is None else None,
+                types=_listed(types),
+                limit=limit,
+                wait=None if has_more else wait,
             )
             batch = EventBatch.from_page(reply.data)
             after, has_more = batch.cursor, batch.has_more

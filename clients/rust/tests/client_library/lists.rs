@@ -63,7 +63,8 @@ async fn the_feed_continues_from_its_cursor_and_waits() {
         [events("c1", true, &["e1", "e2"]), events("c2", false, &[]), events("c2", false, &[]), events("c3", false, &["e3"])];
     let (client, log) = serve(Credentials::Anonymous, answers).await;
     let types = [WebhookEventType::OrderCreated, WebhookEventType::OrderCancelled];
-    let feed = client.events(None).of_types(&types).stream();
+    let since = "2026-01-31T12:00:00Z".parse().unwrap();
+    let feed = client.events(None).of_types(&types).since(since).stream();
     let found: Vec<_> = feed.take(3).try_collect().await.unwrap();
     let steps: Vec<_> = found.iter().map(|event| (event.envelope.event_id.as_str(), event.cursor.as_deref())).collect();
     assert_eq!(steps, [("e1", None), ("e2", Some("c1")), ("e3", Some("c3"))]);
@@ -73,16 +74,18 @@ async fn the_feed_continues_from_its_cursor_and_waits() {
 
     let types = "types=order.created%2Corder.cancelled&limit=100";
     let waiting = format!("/api/v1/events?after=c2&wait=30&{types}");
-    let expected = [format!("/api/v1/events?{types}"), format!("/api/v1/events?after=c1&{types}"), waiting.clone(), waiting];
+    let first = format!("/api/v1/events?since=2026-01-31T12%3A00%3A00Z&{types}");
+    let expected = [first, format!("/api/v1/events?after=c1&{types}"), waiting.clone(), waiting];
     assert_eq!(log.all().into_iter().map(|request| request.target).collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
 async fn after_an_error_the_feed_requests_the_same_events_again() {
-    let (client, _) = serve(Credentials::Anonymous, [refuse(403, "E_FORBIDDEN"), events("c1", false, &["e1"])]).await;
-    let mut feed = client.events(Some("c0"));
+    let (client, log) = serve(Credentials::Anonymous, [refuse(403, "E_FORBIDDEN"), events("c1", false, &["e1"])]).await;
+    let mut feed = client.events(Some("c0")).since("2026-01-31T12:00:00Z".parse().unwrap());
     assert_eq!(feed.next_page().await.unwrap_err().code(), Some(&ErrorCode::Forbidden));
     assert_eq!(feed.cursor(), Some("c0"));
     assert_eq!(feed.next_page().await.unwrap().events.len(), 1);
     assert_eq!(feed.cursor(), Some("c1"));
+    assert!(log.all().iter().all(|request| request.target == "/api/v1/events?after=c0&limit=100"), "a cursor takes precedence");
 }

@@ -60,7 +60,16 @@ async fn an_order_is_placed_delivered_and_announced() {
     assert_eq!(first.data, second.data);
 
     let mut events = Box::pin(feed.stream());
-    while events.next().await.unwrap().unwrap().envelope.order().unwrap().id != first.data.id {}
+    let delivered = loop {
+        let event = events.next().await.unwrap().unwrap();
+        if event.envelope.order().unwrap().id == first.data.id {
+            break event;
+        }
+    };
+    // A feed that begins at the time of the event has it, too.
+    let again = client.events(None).of_types(&[WebhookEventType::OrderDelivered]).since(delivered.envelope.created_at);
+    let mut again = Box::pin(again.stream());
+    while again.next().await.unwrap().unwrap().sequence != delivered.sequence {}
     let order = client.get_order(first.data.id).await.unwrap();
     assert_eq!((order.status, order.amount.to_string()), (OrderStatus::Delivered, "50.00".to_owned()));
     let vouchers = client.get_order_vouchers(order.id).await.unwrap().vouchers;
