@@ -96,6 +96,12 @@ const (
 	AttemptOutcomeUnknown   AttemptOutcome = "unknown"
 )
 
+// AttemptsByWebhook: Delivery attempts of the account's webhooks by day.
+type AttemptsByWebhook struct {
+	// The account's webhooks, newest first, each with its days.
+	Webhooks []WebhookStatistics `json:"webhooks"`
+}
+
 // Beneficiary: A recipient of payouts.
 type Beneficiary struct {
 	// Last four characters of the account number.
@@ -1643,6 +1649,9 @@ type WebhookReplay struct {
 	ID int64 `json:"id"`
 	// Number of these deliveries that wait for an attempt.
 	PendingCount int64 `json:"pending_count"`
+	// Share of the replay's part of the log that is examined so far, in percent, from 0 to 100. A completed replay
+	// has 100.
+	ProgressPercent int64 `json:"progress_percent"`
 	// Status of the replay.
 	Status ReplayStatus `json:"status"`
 	// Time of the replay's last progress.

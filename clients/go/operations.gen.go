@@ -816,6 +816,14 @@ func (q GetStatementQuery) values() url.Values {
 	return values
 }
 
+// ListLowBalanceNotices: List low-balance notices.
+//
+// Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows
+// within seconds.
+func (c *Client) ListLowBalanceNotices(ctx context.Context, options ...CallOption) ([]LowBalanceNotice, error) {
+	return callList[LowBalanceNotice](ctx, c, "notices", call{method: http.MethodGet, path: "/client/api/wallets/notices"}, options)
+}
+
 // ListWallets: List wallets.
 //
 // Returns the account's wallets, newest first.
@@ -870,6 +878,26 @@ type CountAttemptsQuery struct {
 }
 
 func (q CountAttemptsQuery) values() url.Values {
+	values := url.Values{}
+	setValue(values, "days", q.Days)
+	return values
+}
+
+// CountAttemptsByWebhook: Count the attempts of all webhooks by day.
+//
+// Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each
+// webhook of the account. Deleted webhooks are left out.
+func (c *Client) CountAttemptsByWebhook(ctx context.Context, query CountAttemptsByWebhookQuery, options ...CallOption) (*AttemptsByWebhook, error) {
+	return callData[AttemptsByWebhook](ctx, c, call{method: http.MethodGet, path: "/api/v1/webhooks/stats", query: query.values()}, options)
+}
+
+// CountAttemptsByWebhookQuery is the query of [Client.CountAttemptsByWebhook]. Zero values are left out.
+type CountAttemptsByWebhookQuery struct {
+	// Number of days up to today, 1 to 92. Default: 30.
+	Days int64
+}
+
+func (q CountAttemptsByWebhookQuery) values() url.Values {
 	values := url.Values{}
 	setValue(values, "days", q.Days)
 	return values

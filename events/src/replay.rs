@@ -137,6 +137,12 @@ impl Replay {
     /// Maximum number of deliveries in a step.
     pub const MAX_PER_STEP: usize = 500;
 
+    /// Returns the share of its part of the log that the replay has examined, in percent, rounded down.
+    pub fn progress_percent(&self) -> i64 {
+        let (examined, whole) = (self.next - self.from, self.until - self.from);
+        if whole > 0 { (examined.saturating_mul(100) / whole).clamp(0, 100) } else { 100 }
+    }
+
     /// Decides a prepared step that starts at position `at`. If the webhook no longer receives deliveries, the
     /// step ends the replay as failed.
     ///
@@ -290,6 +296,14 @@ mod tests {
         assert_eq!((replay.next, replay.deliveries, replay.status), (100, 3, ReplayStatus::Completed));
         assert!(replay.advance(Some(&listening), 100, &[], 100).is_err());
         assert!(replay.cancel().is_err());
+    }
+
+    #[test]
+    fn progress_is_the_share_of_the_log_that_is_examined() {
+        let progress = |from, next| Replay { from, next, ..requested() }.progress_percent();
+        assert_eq!([progress(1, 1), progress(1, 60), progress(1, 99), progress(1, 100)], [0, 59, 98, 100]);
+        // A replay from a position after its request has nothing to examine.
+        assert_eq!([progress(100, 100), progress(i64::MAX, 100)], [100, 100]);
     }
 
     #[test]

@@ -161,6 +161,19 @@ pub async fn below(pool: &PgPool, shard: ShardId, account: AccountId, wallet: Wa
     found.flatten().map(money).transpose()
 }
 
+/// Returns the wallets of an account that are watched, each with its amount, up to the projection's checkpoint.
+pub async fn of_account(pool: &PgPool, shard: ShardId, account: AccountId) -> Result<Vec<(WalletId, Money)>, sqlx::Error> {
+    let found: Vec<(WalletId, Decimal)> = sqlx::query_as(
+        "SELECT w.wallet_id, w.below FROM wallets a JOIN low_balance_watches w ON w.shard_id = a.shard_id AND w.wallet_id = a.id
+         WHERE a.shard_id = $1 AND a.account_id = $2 AND w.below IS NOT NULL ORDER BY w.wallet_id",
+    )
+    .bind(shard)
+    .bind(account)
+    .fetch_all(pool)
+    .await?;
+    found.into_iter().map(|(wallet, below)| Ok((wallet, money(below)?))).collect()
+}
+
 #[derive(FromRow)]
 struct NoticeRow {
     position: Position,

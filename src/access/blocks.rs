@@ -14,6 +14,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
 use super::limits::{BLOCK, Block};
+use crate::secrets::seal::Secret;
 
 /// Starts a block unless one is active. Returns the active block; `None` if an operator has lifted it already.
 pub async fn start(pool: &PgPool, ip: IpAddr) -> Result<Option<Block>, sqlx::Error> {
@@ -59,13 +60,18 @@ impl Row for ActiveBlock {
     }
 }
 
-/// Lists one page of the active blocks, newest first. Ended blocks are purged, so the table is small.
+/// Lists one page of the active blocks, newest first: all, or those of some networks. Ended blocks are purged, so the table is
+/// small.
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<ActiveBlock>, sqlx::Error> {
+pub async fn list(pool: &PgPool, networks: Option<&[Secret]>, page: Page) -> Result<Listed<ActiveBlock>, sqlx::Error> {
+    let networks = networks.map(|all| all.iter().map(|network| network.expose().to_owned()).collect::<Vec<_>>());
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM ip_blocks WHERE clock_timestamp() BETWEEN started_at AND ends_at");
+        if let Some(networks) = &networks {
+            query.push(" AND ip = ANY(").push_bind(networks.clone()).push(")");
+        }
     };
     page::fetch(pool, conditions, "id", page).await
 }

@@ -33,6 +33,7 @@ mod mirror;
 mod notices;
 mod open_id;
 mod operator;
+mod operator_security;
 mod operator_sessions;
 mod operator_two_factor;
 mod orders;

@@ -1,6 +1,6 @@
-//! `/client/api/wallets/{id}/notice`: notices of low balances, as the account's users set them.
+//! `/client/api/wallets/{id}/notice` and `/client/api/wallets/notices`: notices of low balances, as the account's users set them.
 
-use ledger_events::WalletId;
+use ledger_events::{Money as Amount, WalletId};
 use ledger_projections::{low_balance, wallets};
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
@@ -12,7 +12,7 @@ use super::fields::{Fields, body};
 use super::outcome::answered;
 use super::principal::{Caller, PortalOperator, PortalUser};
 use super::readers;
-use super::reply::Reply;
+use super::reply::{Listed, Plural, Reply};
 use super::scalars::Money;
 use super::state::{State, Tag, amounts, money, not_found, origin};
 use crate::ledger::{CommandResult, commands};
@@ -45,10 +45,26 @@ struct LowBalanceNotice {
     below: Option<Money>,
 }
 
+impl Plural for LowBalanceNotice {
+    const PLURAL: &'static str = "notices";
+}
+
 pub struct Notices;
 
 #[OpenApi(prefix_path = "/client/api", tag = "Tag::Wallets")]
 impl Notices {
+    /// List low-balance notices
+    ///
+    /// Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows within
+    /// seconds.
+    #[oai(path = "/wallets/notices", method = "get", operation_id = "list_low_balance_notices")]
+    async fn list(&self, caller: Caller<PortalUser>, state: State<'_>) -> Result<Listed<LowBalanceNotice>, ApiError> {
+        let caller = caller.0;
+        let found = low_balance::of_account(state.ledger.pool(), caller.shard_id, caller.account_id).await?;
+        let notice = |(wallet, below): (WalletId, Amount)| LowBalanceNotice { wallet_id: wallet.0, below: Some(below.into()) };
+        Ok(Listed::whole(found.into_iter().map(notice).collect()))
+    }
+
     /// Retrieve the low-balance notice of a wallet
     ///
     /// Returns the amount below which the account's owners are told about the balance. A change shows within seconds.

@@ -95,7 +95,7 @@ impl OperatorTwoFactor {
     ) -> Result<Revealing<Reply<RecoveryCodes>>, LoginError> {
         let session = caller.0;
         require_own_factor(&session)?;
-        let budget = state.console.code_budget(session.operator.id);
+        let budget = state.console.guess_budget(session.operator.id);
         charge(&state, request, budget).await?;
         let enrolment = state.console.confirm_enrolment(&session, &body.0.code).await?;
         let enrolment = enrolment.ok_or_else(wrong_code)?;
@@ -126,7 +126,7 @@ impl OperatorTwoFactor {
         body: StrictJson<TwoFactorCode>,
     ) -> Result<Reply<TwoFactorState>, LoginError> {
         let session = caller.0;
-        let budget = state.console.code_budget(session.operator.id);
+        let budget = state.console.guess_budget(session.operator.id);
         charge(&state, request, budget).await?;
         if !state.console.use_factor(&session, &body.0.code).await? {
             return Err(wrong_code().into());

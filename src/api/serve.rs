@@ -13,6 +13,7 @@ use super::edge::{Edge, refuse_nul};
 use super::inner::Inner;
 use super::log_position::ReadYourWrites;
 use super::notices::Notices;
+use super::operator_security::OperatorSecurity;
 use super::operator_sessions::OperatorSessions;
 use super::operator_two_factor::OperatorTwoFactor;
 use super::outbox::Outbox;
@@ -187,7 +188,7 @@ fn operator_api() -> impl OpenApi {
 }
 
 fn console_api() -> impl OpenApi {
-    (OperatorSessions, OperatorTwoFactor)
+    (OperatorSessions, OperatorSecurity, OperatorTwoFactor)
 }
 
 /// Creates the service of the operator document, with everything for operators and auditors and the public log. The node

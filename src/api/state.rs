@@ -162,7 +162,7 @@ pub enum Tag {
     Accounts,
     /// Manage products, categories and voucher stock.
     Catalogue,
-    /// Sign in to the console, with a second factor, and out again.
+    /// Sign in to the console and out again, and manage the own login.
     #[oai(rename = "Console sessions")]
     Console,
     /// People who operate the service, with their roles.

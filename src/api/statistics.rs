@@ -1,4 +1,5 @@
-//! `/api/v1/orders/stats` and `/api/v1/webhooks/:id/stats`: orders, spend and delivery attempts by day, for plots.
+//! `/api/v1/orders/stats`, `/api/v1/webhooks/stats` and `/api/v1/webhooks/:id/stats`: orders, spend and delivery attempts by
+//! day, for plots.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,11 @@ use sqlx::PgExecutor;
 
 use super::error::ApiError;
 use super::orders::OrderStatus;
+use super::page::Page;
 use super::principal::Caller;
 use super::reply::Reply;
 use super::scalars::Money;
-use super::state::{State, Tag};
+use super::state::{ApiState, State, Tag, rows_of};
 use super::webhooks;
 use crate::delivery;
 use crate::delivery::days::DeliveryDay;
@@ -28,6 +30,8 @@ use crate::ledger::reader;
 pub const MAX_STATISTICS_DAYS: i64 = 92;
 /// Default number of days.
 const DAYS: i64 = 30;
+/// Largest number of webhooks whose attempts are counted. An account has fewer.
+const MAX_WEBHOOKS: u64 = 100;
 
 /// Amounts that orders moved on a day, in one currency.
 #[derive(Object, Serialize)]
@@ -87,11 +91,27 @@ struct WebhookDay {
 
 /// Delivery attempts of a webhook by day.
 #[derive(Object, Serialize)]
-struct WebhookStatistics {
+pub struct WebhookStatistics {
     /// Unique identifier of the webhook.
     webhook_id: i64,
     /// The days, oldest first, up to today. Days without attempts are included.
     days: Vec<WebhookDay>,
+}
+
+/// Delivery attempts of the account's webhooks by day.
+#[derive(Object, Serialize)]
+struct AttemptsByWebhook {
+    /// The account's webhooks, newest first, each with its days.
+    webhooks: Vec<WebhookStatistics>,
+}
+
+impl WebhookStatistics {
+    /// Lists the days that begin at `midnights`, of which the last one is tomorrow's.
+    fn of(webhook: WebhookId, midnights: &[DateTime<Utc>], counted: &[DeliveryDay]) -> Self {
+        let wanted = midnights.iter().take(midnights.len().saturating_sub(1)).map(DateTime::date_naive);
+        let day = |day: NaiveDate| WebhookDay::of(day, counted.iter().find(|counted| counted.day == day));
+        Self { webhook_id: webhook.0, days: wanted.map(day).collect() }
+    }
 }
 
 impl WebhookDay {
@@ -136,6 +156,42 @@ async fn count_orders(pool: &PgPool, (shard, account): (ShardId, AccountId), day
     let statuses = reader::orders_by_status(&mut tx, shard, account).await?;
     tx.commit().await?;
     Ok(OrderCounts { midnights, before, spend, statuses })
+}
+
+/// Counts the attempts of a webhook on each of the last days.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn attempts_by_day(
+    state: &ApiState,
+    (shard, webhook): (ShardId, WebhookId),
+    days: u64,
+) -> Result<WebhookStatistics, ApiError> {
+    let pool = state.ledger.pool();
+    let midnights = midnights(today(pool).await?, days);
+    let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
+    let counted = delivery::days::of_webhook(pool, shard, webhook, first).await?;
+    Ok(WebhookStatistics::of(webhook, &midnights, &counted))
+}
+
+/// Counts the attempts of all webhooks of an account on each of the last days, without deleted webhooks.
+async fn attempts_by_webhook(
+    state: &ApiState,
+    (shard, account): (ShardId, AccountId),
+    days: u64,
+) -> Result<AttemptsByWebhook, ApiError> {
+    let pool = state.ledger.pool();
+    let all = rows_of(Page { page: 1, limit: MAX_WEBHOOKS });
+    let webhooks = ledger_projections::webhooks::list(pool, shard, account, all).await?;
+    let ids: Vec<WebhookId> = webhooks.rows.iter().map(|webhook| webhook.id).collect();
+    let midnights = midnights(today(pool).await?, days);
+    let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
+    let mut counted: BTreeMap<WebhookId, Vec<DeliveryDay>> = BTreeMap::new();
+    for (webhook, day) in delivery::days::of_webhooks(pool, shard, &ids, first).await? {
+        counted.entry(webhook).or_default().push(day);
+    }
+    let of = |id: &WebhookId| WebhookStatistics::of(*id, &midnights, counted.get(id).map(Vec::as_slice).unwrap_or_default());
+    Ok(AttemptsByWebhook { webhooks: ids.iter().map(of).collect() })
 }
 
 /// Reads a number of days.
@@ -193,6 +249,22 @@ impl Statistics {
         Ok(Reply(OrderStatistics { statuses, days }))
     }
 
+    /// Count the attempts of all webhooks by day
+    ///
+    /// Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each webhook of the
+    /// account. Deleted webhooks are left out.
+    #[oai(path = "/webhooks/stats", method = "get", operation_id = "count_attempts_by_webhook", tag = "Tag::Webhooks")]
+    async fn all_attempts(
+        &self,
+        caller: Caller,
+        state: State<'_>,
+        /// Number of days up to today, 1 to 92. Default: 30.
+        days: Query<Option<i64>>,
+    ) -> Result<Reply<AttemptsByWebhook>, ApiError> {
+        let days = self::days(days.0)?;
+        Ok(Reply(attempts_by_webhook(&state, (caller.0.shard_id, caller.0.account_id), days).await?))
+    }
+
     /// Count a webhook's attempts by day
     ///
     /// Returns the number of delivery attempts of each day (UTC) up to today, and how long they took. Attempts are counted
@@ -209,14 +281,7 @@ impl Statistics {
     ) -> Result<Reply<WebhookStatistics>, ApiError> {
         let days = self::days(days.0)?;
         let webhook = webhooks::find(&state, &caller.0, WebhookId(id.0)).await?;
-        let pool = state.ledger.pool();
-        let midnights = midnights(today(pool).await?, days);
-        let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
-        let counted = delivery::days::of_webhook(pool, caller.0.shard_id, webhook.id, first).await?;
-        let counted: BTreeMap<NaiveDate, DeliveryDay> = counted.into_iter().map(|counted| (counted.day, counted)).collect();
-        let wanted = midnights.iter().take(midnights.len().saturating_sub(1)).map(DateTime::date_naive);
-        let days = wanted.map(|day| WebhookDay::of(day, counted.get(&day))).collect();
-        Ok(Reply(WebhookStatistics { webhook_id: webhook.id.0, days }))
+        Ok(Reply(attempts_by_day(&state, (caller.0.shard_id, webhook.id), days).await?))
     }
 }
 

@@ -44,6 +44,36 @@ pub async fn of_webhook(
     .await
 }
 
+/// A day of one of several webhooks.
+#[derive(FromRow)]
+struct OfWebhook {
+    webhook_id: WebhookId,
+    #[sqlx(flatten)]
+    day: DeliveryDay,
+}
+
+/// Returns the days of some webhooks from a day on. Days without attempts have no row.
+///
+/// # Errors
+/// Any error of the database.
+pub async fn of_webhooks(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    webhooks: &[WebhookId],
+    from: NaiveDate,
+) -> Result<Vec<(WebhookId, DeliveryDay)>, sqlx::Error> {
+    let days: Vec<OfWebhook> = sqlx::query_as(
+        "SELECT webhook_id, day, attempts, delivered, total_ms, longest_ms FROM delivery_days
+         WHERE shard_id = $1 AND webhook_id = ANY($2) AND day >= $3",
+    )
+    .bind(shard)
+    .bind(webhooks)
+    .bind(from)
+    .fetch_all(db)
+    .await?;
+    Ok(days.into_iter().map(|of| (of.webhook_id, of.day)).collect())
+}
+
 /// Deletes a batch of old days. Returns the number of deleted rows, and whether there may be more.
 ///
 /// # Errors

@@ -121,6 +121,8 @@ impl Charge {
 pub struct StockLoaded {
     pub accepted: i32,
     pub duplicates: i32,
+    /// Row of each duplicate.
+    pub duplicate_rows: Vec<i64>,
     /// Row and reason of each rejected voucher.
     pub rejected: Vec<(i64, &'static str)>,
 }

@@ -36,6 +36,7 @@ pub mod previous_secret;
 pub mod projector;
 mod read_set;
 pub mod reader;
+pub mod reasons;
 pub mod schema;
 pub mod search;
 pub mod standby;

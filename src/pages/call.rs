@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use poem::Response;
 use poem::http::{HeaderMap, StatusCode, header};
+use poem::{Body, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -82,6 +82,12 @@ impl Refusal {
         json!({ "code": self.code, "message": self.message, "messages": self.messages })
     }
 
+    /// Reads the response to a request that was refused.
+    async fn read(mut response: Response) -> Refusal {
+        let body = response.take_body().into_bytes().await.unwrap_or_default();
+        Refusal::of(response.status(), response.headers(), &body)
+    }
+
     fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
         let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         if let Ok(Limited { error, message }) = serde_json::from_slice(body) {
@@ -128,6 +134,17 @@ impl Answered {
         match response.status().is_success() {
             true => Ok(Answered { headers: response.headers().clone(), body: body.to_vec() }),
             false => Err(Refusal::of(response.status(), response.headers(), &body)),
+        }
+    }
+
+    /// Returns the body of a response as it arrives, however long it is.
+    ///
+    /// # Errors
+    /// The refusal, for any status but a success.
+    pub async fn body_of(mut response: Response) -> Result<Body, Refusal> {
+        match response.status().is_success() {
+            true => Ok(response.take_body()),
+            false => Err(Refusal::read(response).await),
         }
     }
 
@@ -178,7 +195,21 @@ impl Answered {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io;
+
+    use futures::{StreamExt, stream};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_passed_on_before_it_ends() {
+        let endless = stream::iter([Ok::<_, io::Error>("first")]).chain(stream::pending());
+        let response = Response::builder().body(Body::from_bytes_stream(endless));
+        let mut parts = std::pin::pin!(Answered::body_of(response).await.unwrap().into_bytes_stream());
+        assert_eq!(parts.next().await.unwrap().unwrap(), "first");
+        let refused = Response::builder().status(StatusCode::NOT_FOUND).body("<html>");
+        assert_eq!(Answered::body_of(refused).await.unwrap_err().status, StatusCode::NOT_FOUND);
+    }
 
     #[tokio::test]
     async fn a_list_has_its_page_from_the_headers() {

@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use poem::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use poem::{Request, Response};
+use poem::{Body, Request, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -114,6 +114,12 @@ impl Visit {
         self.send(Method::GET, path, None, &[(header::ACCEPT, HeaderValue::from_static(accept))]).await
     }
 
+    /// Reads a body of any length, such as a statement. It is still arriving.
+    pub async fn body(&self, path: &str, accept: &'static str) -> Result<Body, Refusal> {
+        let headers = [(header::ACCEPT, HeaderValue::from_static(accept))];
+        Answered::body_of(self.respond(Method::GET, path, None, &headers).await?).await
+    }
+
     /// Makes a change, and reads its `data`.
     pub async fn change<T: DeserializeOwned>(&self, method: Method, path: &str, body: &Value) -> Result<T, Refusal> {
         self.send(method, path, Some(json(body)), &[]).await?.data()
@@ -160,6 +166,17 @@ impl Visit {
         body: Option<(&str, Vec<u8>)>,
         headers: &[(HeaderName, HeaderValue)],
     ) -> Result<Answered, Refusal> {
+        Answered::read(self.respond(method, path, body, headers).await?).await
+    }
+
+    /// Makes a call as the visitor, and returns the response, whatever its status is.
+    async fn respond(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        headers: &[(HeaderName, HeaderValue)],
+    ) -> Result<Response, Refusal> {
         let uri: Uri = path.parse().map_err(|_| Refusal::new(StatusCode::NOT_FOUND, "E_NOT_FOUND", "There is no such thing."))?;
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
@@ -182,7 +199,7 @@ impl Visit {
             Some((content_type, body)) => request.content_type(content_type).body(body),
             None => request.finish(),
         };
-        Answered::read(self.api.respond(request).await).await
+        Ok(self.api.respond(request).await)
     }
 
     /// Sends the visitor's own request on to an operation that needs no session: with the visitor's address, and with this

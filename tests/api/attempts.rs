@@ -1,4 +1,4 @@
-//! `GET /admin/v1/attempts`: attempts of all accounts by time and outcome.
+//! `GET /admin/v1/attempts`: attempts of all accounts by time, outcome and webhook.
 
 use std::collections::HashSet;
 
@@ -58,6 +58,11 @@ async fn attempts_of_all_accounts_have_their_outcome_and_their_time() {
         assert_eq!(bad[field], delivery[field], "{field}");
     }
     assert_eq!(bad["position"], delivery["sequence"]);
+    for of in [good, bad] {
+        let of_webhook = list(&node, &format!("webhook_url_id={}", of["webhook_url_id"])).await;
+        assert_eq!(of_webhook["attempts"], json!([of]));
+    }
+    assert_eq!(list(&node, "webhook_url_id=999999").await, json!({"attempts": [], "next_before": null}));
     assert_eq!(bad["request_id"], delivery["attempts"][0]["request_id"]);
 
     // The counts of the day are those of the list.

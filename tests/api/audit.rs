@@ -20,6 +20,8 @@ async fn the_audit_says_who_did_what() {
     let order = node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap();
     node.fulfil(order).await;
     node.client(&setup.client, "GET", &format!("/orders/{order}/vouchers"), Value::Null).await.data(200);
+    let fund = json!({"amount": "5.00", "reference": "SEPA 4711", "note": "paid by hand"});
+    node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(201);
     let change =
         node.portal(&admin.cookie, node.url(), "POST", "/admin/v1/accounts", json!({"name": "By a person"})).await.data(201);
     let audit = async |query: &str| node.operator("GET", &format!("/audit?{query}"), Value::Null).await;
@@ -35,7 +37,10 @@ async fn the_audit_says_who_did_what() {
     let entry = &by_admin["entries"][0];
     assert_eq!((&entry["actor_type"], &entry["actor_id"]), (&json!("operator"), &json!(admin.id)));
     assert_eq!((&entry["actor_name"], &by_admin["next_before"]), (&json!(admin.email), &Value::Null));
+    let funded = page("type=WalletFunded&limit=1").await["entries"][0].take();
+    assert_eq!((&funded["reference"], &funded["reason"]), (&json!("SEPA 4711"), &json!("paid by hand")));
     let revealed = page("type=VouchersRevealed").await;
+    assert_eq!((&revealed["entries"][0]["reference"], &revealed["entries"][0]["reason"]), (&Value::Null, &Value::Null));
     assert_eq!(told(&revealed), [("VouchersRevealed".to_owned(), format!("order/{order}"))]);
     // Keys and tokens that were shown are reveals, too.
     let reveals = told(&page("reveals=true").await);

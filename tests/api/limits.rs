@@ -7,7 +7,7 @@ use rewards_ledger::access::rate_limits::RateLimits;
 use rewards_ledger::ledger::expiry;
 use serde_json::{Value, json};
 
-use crate::support::node::{AMPLE_LIMITS, Client, Node, TestResponse};
+use crate::support::node::{AMPLE_LIMITS, Client, Node, PASSWORD, TestResponse, User};
 
 fn limits(text: &str) -> RateLimits {
     format!("{AMPLE_LIMITS},{text}").parse().unwrap()
@@ -283,17 +283,38 @@ async fn an_operator_lifts_a_block() {
     node.operator_with(&auditor, "DELETE", path, Value::Null).await.refused(403, "E_FORBIDDEN");
 }
 
+/// Returns the forms that an owner sends from the pages of the team and of the own account: path and body. Four of them change
+/// the team or a session, and two change the second factor or the password.
+async fn account_forms(node: &Node, owner: &User) -> [(String, String); 6] {
+    node.again(owner).await;
+    let sessions = node.bearer(&owner.access_token, "GET", "/client/api/sessions", Value::Null).await.data(200);
+    let other = sessions["sessions"].as_array().unwrap().iter().find(|session| session["is_current"] == false);
+    let (session, member) = (&other.unwrap()["id"], node.user(owner.account_id, "viewer").await.id);
+    let password = format!("current_password={}&new_password=a+quite+different+one", PASSWORD.replace(' ', "+"));
+    [
+        ("/portal/team/invitations".to_owned(), format!("email=guest-{member}%40example.com&role=viewer")),
+        (format!("/portal/account/sessions/{session}/end"), String::new()),
+        (format!("/portal/team/{member}/role"), "role=operator".to_owned()),
+        (format!("/portal/team/{member}/remove"), String::new()),
+        ("/portal/account/two-factor/begin".to_owned(), String::new()),
+        ("/portal/account/password".to_owned(), password),
+    ]
+}
+
 #[tokio::test]
 async fn forms_of_the_portal_are_counted_by_user_and_not_by_address() {
-    let node = Node::with_limits(limits("portal=1/1h")).await;
+    let node = Node::with_limits(limits("portal=4/1h,security=2/1h")).await;
     let account = node.account("Acme").await.account_id;
     let (ada, bob) = (node.user(account, "owner").await, node.user(account, "owner").await);
-    for (user, guest, status) in [(&ada, "a", 200), (&ada, "b", 429), (&bob, "c", 200)] {
-        let form = node.request("POST", "/portal/team/invitations").header("Cookie", &user.cookie).header("Origin", node.url());
-        let form = form.header("Content-Type", "application/x-www-form-urlencoded");
-        // The answer to a form that succeeds leads to a page, which is counted as another request than a form.
-        let answer = node.send(form.body(format!("email={guest}%40example.com&role=viewer"))).await;
-        assert_eq!(answer.status, status, "{guest}: {}", answer.text);
+    let (of_ada, of_bob) = (account_forms(&node, &ada).await, account_forms(&node, &bob).await);
+    for (user, forms, status) in [(&ada, &of_ada, 200), (&ada, &of_ada, 429), (&bob, &of_bob, 200)] {
+        for (path, body) in forms {
+            let form = node.request("POST", path).header("Cookie", &user.cookie).header("Origin", node.url());
+            let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+            // The answer to a form that succeeds leads to a page, which is counted as another request than a form.
+            let answer = node.send(form.body(body.clone())).await;
+            assert_eq!(answer.status, status, "{path}: {}", answer.text);
+        }
     }
 }
 

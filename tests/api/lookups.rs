@@ -7,7 +7,7 @@ use webhook_client::receiver::ReceiverResponse as Received;
 
 use super::images::PNG;
 use super::routes::world;
-use crate::support::node::Node;
+use crate::support::node::{Node, PASSWORD};
 use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::until;
 
@@ -73,14 +73,31 @@ async fn limits_and_blocks_in_use_are_listed() {
     assert_eq!(limits[0]["remaining"].as_i64().unwrap(), limits[0]["limit"].as_i64().unwrap() - 3);
 
     assert_eq!(look_up(&node, "/ip-blocks").await, json!({"ip_blocks": []}));
+    let login = async |ip: &str| {
+        let request = node.request("POST", "/auth/login").header("X-Forwarded-For", ip);
+        node.send(request.json(&json!({"email": viewer.email, "password": PASSWORD}))).await.data(200)
+    };
+    let session = login("2001:db8:0:1::7").await;
+    login("192.0.2.2").await;
     let blocks = "INSERT INTO ip_blocks (ip, started_at, ends_at) VALUES ('192.0.2.1', now() - interval '1 min', now() + interval '14 min'),
         ('192.0.2.2', now() - interval '20 min', now() - interval '5 min')";
     sqlx::raw_sql(blocks).execute(node.ledger.pool()).await.unwrap();
+    let own = format!("/ip-blocks?account_id={}", setup.client.account_id);
+    assert_eq!(look_up(&node, &own).await, json!({"ip_blocks": []}), "nobody is signed in from there, or the block has ended");
     let listed = look_up(&node, "/ip-blocks").await;
     assert_eq!(listed["ip_blocks"].as_array().unwrap().len(), 1);
     assert_eq!(listed["ip_blocks"][0]["ip"], "192.0.2.1");
     node.operator("DELETE", "/ip-blocks/192.0.2.1", Value::Null).await.data(200);
     assert_eq!(look_up(&node, "/ip-blocks").await, json!({"ip_blocks": []}));
+    let blocks = "INSERT INTO ip_blocks (ip, started_at, ends_at)
+        VALUES ('2001:db8:0:1::', now() - interval '1 min', now() + interval '14 min')";
+    sqlx::raw_sql(blocks).execute(node.ledger.pool()).await.unwrap();
+    assert_eq!(look_up(&node, &own).await["ip_blocks"][0]["ip"], "2001:db8:0:1::");
+    let other = node.account("Other").await.account_id;
+    assert_eq!(look_up(&node, &format!("/ip-blocks?account_id={other}")).await, json!({"ip_blocks": []}));
+    let token = session["access_token"].as_str().unwrap();
+    node.bearer(token, "POST", "/auth/logout", Value::Null).await.data(200);
+    assert_eq!(look_up(&node, &own).await, json!({"ip_blocks": []}), "the session from there has ended");
 }
 
 #[tokio::test]
@@ -228,13 +245,14 @@ async fn a_search_finds_whatever_a_client_names() {
     let referred = node.client(client, "POST", "/orders", order).await.data(201);
     let found = search(&node, "cart 7/B").await;
     assert_eq!((found.len(), &found[0]["kind"], &found[0]["id"]), (1, &json!("order"), &referred["id"]));
-    let fund = json!({"amount": "5.00", "reference": "SEPA 4711"});
+    let fund = json!({"amount": "5.00", "reference": "SEPA 4711", "note": "paid by hand"});
     let funded = node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(201);
     let found = search(&node, "SEPA 4711").await;
     assert_eq!((found.len(), &found[0]["kind"], &found[0]["id"]), (1, &json!("transaction"), &funded["id"]));
     let movement = node.operator("GET", &format!("/transactions/{}", funded["id"]), Value::Null).await.data(200);
     assert_eq!((&movement["amount"], &movement["account_id"]), (&json!("5.00"), &json!(client.account_id)));
     assert_eq!((&movement["shard_id"], &movement["position"]), (&json!(1), &json!(node.head().await)));
+    assert_eq!(movement["note"], "paid by hand");
     node.operator("GET", "/transactions/999999", Value::Null).await.refused(404, "E_NOT_FOUND");
     let ada =
         json!({"name": "Ada", "type": "BANK", "country": "DE", "currency": "EUR", "account_number": "DE89370400440532013000"});

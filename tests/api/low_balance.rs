@@ -56,6 +56,12 @@ async fn a_fall_below_the_amount_makes_one_notice_until_the_balance_is_above_aga
     assert_eq!(mailed(&node, &server).await, []);
     let shown = node.bearer(&viewer.access_token, "GET", &path(&setup), Value::Null).await.data(200);
     assert_eq!(shown["below"], "900.00");
+    let all = async |user: &User| {
+        node.bearer(&user.access_token, "GET", "/client/api/wallets/notices", Value::Null).await.data(200)["notices"].take()
+    };
+    assert_eq!(all(&viewer).await, json!([shown]));
+    let stranger = node.user(node.account("Other").await.account_id, "owner").await;
+    assert_eq!(all(&stranger).await, json!([]));
 
     adjust(&node, &setup, "DEBIT", "0.01").await;
     adjust(&node, &setup, "DEBIT", "50.00").await; // still below
@@ -73,6 +79,7 @@ async fn a_fall_below_the_amount_makes_one_notice_until_the_balance_is_above_aga
     adjust(&node, &setup, "CREDIT", "500.00").await;
     adjust(&node, &setup, "DEBIT", "1000.00").await;
     assert_eq!(mailed(&node, &server).await, []);
+    assert_eq!(all(&viewer).await, json!([]));
     let actor: Value =
         sqlx::query_scalar("SELECT metadata::jsonb->'actor' FROM events WHERE type = 'LowBalanceNoticeSet' LIMIT 1")
             .fetch_one(node.ledger.pool())

@@ -67,6 +67,9 @@ async fn a_person_of_the_provider_signs_in_with_the_role_of_the_claim() {
     by("GET", "/admin/v1/accounts", Value::Null).await.data(200);
     by("POST", "/admin/v1/accounts", json!({"name": "x"})).await.refused(403, "E_FORBIDDEN");
     by("POST", "/admin/auth/two-factor", Value::Null).await.refused(409, "E_CONFLICT");
+    let password = json!({"current_password": "a guess of it", "new_password": "a quite different one"});
+    by("PUT", "/admin/auth/password", password).await.refused(409, "E_CONFLICT");
+    assert_eq!(by("GET", "/admin/auth/sessions", Value::Null).await.data(200)["sessions"][0]["is_current"], true);
     let listed = node.operator("GET", "/operators", Value::Null).await.data(200);
     assert_eq!(
         (&listed["operators"][0]["email"], &listed["operators"][0]["id"]),

@@ -94,6 +94,8 @@ async fn failing_endpoints_replays_blocks_and_low_stock_are_named() {
     assert_eq!(state["shards"][0]["unqueued_orders"], 3);
     assert!(state["shards"][0]["oldest_attempt_at"].is_string());
     assert_eq!(names(&state["alerts"]), ["LedgerStockLow"]);
+    let alerts = node.operator("GET", "/alerts", Value::Null).await.data(200);
+    assert_eq!((&alerts["alerts"], &alerts["low_stock"]), (&state["alerts"], &state["low_stock"]));
 
     // A webhook that is switched off ends a delivery before its next attempt is due.
     let failed = "UPDATE delivery_state SET status = 'failed', attempt_count = 5, next_attempt_at = now() + interval '1 h'";

@@ -102,7 +102,7 @@ async fn stock_is_loaded_as_json_and_as_csv() {
     let path = format!("/products/{id}/vouchers");
     let vouchers: Vec<Value> = (0..2_500).map(|n| json!({"card_number": format!("c{n}")})).collect();
     let loaded = node.operator("POST", &path, json!({"denomination": 10, "vouchers": vouchers})).await.data(200);
-    assert_eq!(loaded, json!({"accepted": 2_500, "duplicates": 0, "rejected": []}));
+    assert_eq!(loaded, json!({"accepted": 2_500, "duplicates": 0, "duplicate_rows": [], "rejected": []}));
 
     let load = async |query: &str, text: &str| {
         let request = node.by_operator("POST", &format!("{path}{query}")).header("Content-Type", "text/csv; charset=utf-8");
@@ -111,7 +111,7 @@ async fn stock_is_loaded_as_json_and_as_csv() {
     let text = "\u{feff}card_number,pin,voucher_reference_number,claim_url,expires_on\r\n\
         c1,,,,\r\nnew-1,1111,REF-1,https://example.com/a,2099-12-31\nnew-2,,REF-1,,\n,,,,\nnew-3,,,http://example.com,\nnew-4,,,,31.12.2099\nnew-5\n";
     let loaded = load("?denomination=25", text).await.data(200);
-    assert_eq!((&loaded["accepted"], &loaded["duplicates"]), (&json!(1), &json!(1)));
+    assert_eq!((&loaded["accepted"], &loaded["duplicates"], &loaded["duplicate_rows"]), (&json!(1), &json!(1), &json!([1])));
     let rejected = loaded["rejected"].as_array().unwrap();
     let rows: Vec<i64> = rejected.iter().map(|row| row["row"].as_i64().unwrap()).collect();
     assert_eq!(rows, [3, 4, 5, 6, 7], "{loaded}");

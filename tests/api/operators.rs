@@ -1,6 +1,6 @@
 //! Operators' users: sign-in to the console, sessions, the second factor, and the audit of who did what.
 
-use chrono::{TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use rewards_ledger::access::{Role, console, two_factor};
 use rewards_ledger::audit::verify_with;
 use rewards_ledger::secrets::seal::Secret;
@@ -307,6 +307,68 @@ async fn wrong_codes_in_a_session_are_rate_limited() {
         remove("000000").await.refused(400, "E_VALIDATION_FAILURE");
     }
     assert_eq!(remove(&codes[0]).await.status, 429);
+}
+
+#[tokio::test]
+async fn an_operator_ends_other_sessions_and_changes_the_own_password() {
+    const NEW: &str = "a quite different one";
+    let node = Node::with_limits(format!("{AMPLE_LIMITS},user-login=3/1h").parse().unwrap()).await;
+    let user = node.console_user(Role::Auditor).await;
+    let stranger = node.console_user(Role::Admin).await;
+    let login = async |password: &str| node.console_login(&user.email, password, None).await;
+    let again = async || ConsoleUser { cookie: login(PASSWORD).await.cookie(), ..user.clone() };
+    let (second, third) = (again().await, again().await);
+    let lists = async |user: &ConsoleUser| by(&node, user, "GET", "/admin/auth/sessions", Value::Null).await;
+    let list = lists(&second).await.data(200)["sessions"].take();
+    let of_each = |name: &str| list.as_array().unwrap().iter().map(|session| session[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of_each("is_current"), [json!(false), json!(true), json!(false)], "the newest is the first");
+    let time = |name: &str| list[0][name].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+    assert_eq!(time("expires_at") - time("started_at"), console::CONSOLE_LIFETIME);
+    let end = format!("/admin/auth/sessions/{}", list[0]["id"]);
+    by(&node, &stranger, "DELETE", &end, Value::Null).await.refused(404, "E_NOT_FOUND");
+    lists(&third).await.data(200);
+    by(&node, &user, "DELETE", &end, Value::Null).await.data(200);
+    lists(&third).await.refused(401, "E_UNAUTHORIZED");
+    by(&node, &user, "DELETE", &end, Value::Null).await.refused(404, "E_NOT_FOUND");
+
+    let change = async |current: &str, new: &str| {
+        let body = json!({"current_password": current, "new_password": new});
+        by(&node, &user, "PUT", "/admin/auth/password", body).await
+    };
+    let head = node.head().await;
+    for (current, new, field) in [
+        ("a wrong one", NEW, "current_password"),
+        (PASSWORD, "password1", "new_password"),
+        (PASSWORD, &*user.email, "new_password"),
+        (PASSWORD, "short", "new_password"),
+    ] {
+        let error = change(current, new).await.refused(400, "E_VALIDATION_FAILURE");
+        assert!(error["messages"][field].is_array(), "{error}");
+    }
+    assert_eq!(node.head().await, head);
+    change(PASSWORD, NEW).await.data(200);
+    let (kind, actor, event): (String, Value, String) =
+        sqlx::query_as("SELECT type, metadata::jsonb->'actor', e::text FROM events e WHERE position > $1")
+            .bind(head)
+            .fetch_one(node.ledger.pool())
+            .await
+            .unwrap();
+    assert_eq!((&*kind, actor), ("OperatorUserChanged", json!({"operator": user.id})));
+    assert!([PASSWORD, NEW, "argon2"].iter().all(|secret| !event.contains(*secret)), "{event}");
+    lists(&second).await.refused(401, "E_UNAUTHORIZED");
+    assert_eq!(lists(&user).await.data(200)["sessions"].as_array().unwrap().len(), 1, "the own session goes on");
+    lists(&stranger).await.data(200);
+    login(PASSWORD).await.refused(401, "E_INVALID_CREDENTIALS");
+    login(NEW).await.data(200);
+    assert_eq!(differences(&node).await, Vec::<String>::new());
+
+    // Wrong present passwords count together with wrong codes. One was spent before, and right ones cost nothing.
+    for _ in 0..2 {
+        change("a wrong one", PASSWORD).await.refused(400, "E_VALIDATION_FAILURE");
+    }
+    assert_eq!(change(NEW, PASSWORD).await.status, 429);
+    assert_eq!(by(&node, &user, "POST", "/admin/auth/two-factor/remove", json!({"code": "000000"})).await.status, 429);
+    login(NEW).await.data(200);
 }
 
 /// Changes to the database by someone without the master key, with the line of `verify`.

@@ -84,11 +84,13 @@ async fn a_client_counts_and_replays_what_failed_or_what_was_missed() {
         assert_eq!((first.text.as_str(), repeated.header("idempotent-replayed")), (repeated.text.as_str(), "true"));
         let started = first.data(201);
         assert_eq!((&started["found"], &started["replay"]["status"]), (&Value::Null, &json!("RUNNING")));
+        assert_eq!(started["replay"]["progress_percent"], 0);
         node.client(client, "POST", &path, request).await.refused(409, "E_CONFLICT");
         run(&node).await;
         let replays = node.client(client, "GET", &path, Value::Null).await.data(200)["replays"].clone();
         let newest = &replays[0];
         assert_eq!((&newest["id"], &newest["status"]), (&started["replay"]["id"], &json!("COMPLETED")));
+        assert_eq!(newest["progress_percent"], 100);
         assert_eq!((&newest["deliveries"], &newest["pending_count"]), (&json!(1), &json!(1)));
         for (status, count) in [("", 1), ("&status=pending", 1), ("&status=failed", 0)] {
             let of_replay = format!("deliveries?replay_id={}{status}", newest["id"]);

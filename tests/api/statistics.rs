@@ -64,16 +64,32 @@ async fn attempts_are_counted_by_webhook_and_day() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let (client, webhook) = (&setup.client, attempted(&node, &setup).await);
-    let days =
-        node.client(client, "GET", &format!("/webhooks/{webhook}/stats?days=2"), Value::Null).await.data(200)["days"].clone();
+    let path = format!("/webhooks/{webhook}/stats?days=2");
+    let counted = node.client(client, "GET", &path, Value::Null).await.data(200);
+    assert_eq!(node.operator("GET", &path, Value::Null).await.data(200), counted);
+    let days = counted["days"].clone();
     let none = json!({"attempts": 0, "delivered": 0, "failed": 0, "average_ms": null, "longest_ms": null});
     for (name, value) in none.as_object().unwrap() {
         assert_eq!(&days[0][name], value, "{name}");
     }
     assert_eq!((&days[1]["attempts"], &days[1]["delivered"], &days[1]["failed"]), (&json!(2), &json!(1), &json!(1)));
     assert!(days[1]["average_ms"].as_i64().unwrap() <= days[1]["longest_ms"].as_i64().unwrap());
+    let hook = json!({"name": "b", "url": "https://shop.example", "events": ["order.created"]});
+    let idle = node.client(client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    let all = node.client(client, "GET", "/webhooks/stats?days=2", Value::Null).await.data(200);
+    let all = all["webhooks"].as_array().unwrap();
+    assert_eq!((all.len(), &all[0]["webhook_id"], &all[1]), (2, &idle, &counted), "the newest webhook comes first");
+    assert_eq!((&all[0]["days"][0], &all[0]["days"][1]["attempts"]), (&days[0], &json!(0)));
+    node.client(client, "DELETE", &format!("/webhooks/{idle}"), Value::Null).await.data(200);
+    let all = node.client(client, "GET", "/webhooks/stats?days=2", Value::Null).await.data(200);
+    assert_eq!(all["webhooks"], json!([counted]), "without the deleted one");
+    node.client(client, "GET", "/webhooks/stats?days=93", Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
     let other = node.account("Other").await;
     node.client(&other, "GET", &format!("/webhooks/{webhook}/stats"), Value::Null).await.refused(404, "E_NOT_FOUND");
+    let none = node.client(&other, "GET", "/webhooks/stats", Value::Null).await.data(200);
+    assert_eq!(none, json!({"webhooks": []}));
+    node.operator("GET", "/webhooks/999999/stats", Value::Null).await.refused(404, "E_NOT_FOUND");
+    node.operator("GET", &format!("/webhooks/{webhook}/stats?days=93"), Value::Null).await.refused(400, "E_VALIDATION_FAILURE");
 }
 
 #[tokio::test]

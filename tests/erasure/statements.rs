@@ -53,6 +53,12 @@ async fn shown(node: &Node, id: i64) -> Value {
     node.operator("GET", &format!("{STATEMENTS}/{id}"), Value::Null).await.data(200)
 }
 
+/// Returns the reasons that the audit tells of a statement, the newest first.
+async fn reasons(node: &Node, id: i64) -> Value {
+    let audit = node.operator("GET", &format!("/audit?subject=reconciliation/{id}"), Value::Null).await.data(200);
+    audit["entries"].as_array().unwrap().iter().map(|entry| entry["reason"].clone()).collect()
+}
+
 fn numbers(shown: &Value) -> Vec<i64> {
     shown["lines"].as_array().unwrap().iter().map(|line| line["line"].as_i64().unwrap()).collect()
 }
@@ -74,11 +80,14 @@ async fn a_line_is_erased_with_its_reasons_and_the_decisions_stay() {
     traces.are_there(&node).await;
     // Otherwise the table statistics could still hold samples.
     sqlx::raw_sql("ANALYZE").execute(&mut admin(&node).await).await.unwrap();
+    let [latest, revoked, first] = ["says so", "called again", "called"].map(|end| format!("{MARKER} {end}"));
+    assert_eq!(reasons(&node, id).await, json!(["a fee", latest, revoked, first, null]));
     let head = node.head().await;
     let told = erase(&node, "statement", id, &["--line", "2"]).await;
     assert_eq!((&told["texts"], &told["positions"]), (&json!(4), &json!([head + 1])));
     assert_eq!(told["rewritten"], json!(["vault.statement_lines", "vault.texts"]));
     traces.are_gone(&node).await;
+    assert_eq!(reasons(&node, id).await, json!(["they asked for it", "a fee", null, null, null, null]));
 
     // The funding remains matched to the erased line. The other lines keep their status.
     let after = shown(&node, id).await;

@@ -67,6 +67,7 @@ fn of_portal() -> Vec<Action> {
     vec![
         action("/portal/orders/bulk", VIEWER, LINES, 200),
         action("/portal/orders/bulk/place", OPERATOR, LINES, 200),
+        action("/portal/orders/bulk/results.csv", VIEWER, LINES, 200),
         action("/portal/orders", OPERATOR, "product_id={products}&denomination=10.00&quantity=1", 303),
         action("/portal/orders/{delivered}/vouchers", OPERATOR, "", 200),
         action("/portal/orders/{delivered}/vouchers.csv", OPERATOR, "", 200),
@@ -183,6 +184,8 @@ fn of_console() -> Vec<Action> {
         action("/console/account/two-factor", AUDITOR, "", 200),
         action("/console/account/two-factor/confirm", AUDITOR, "code=x", 400),
         action("/console/account/two-factor/remove", AUDITOR, "code=x", 400),
+        action("/console/account/sessions/{sessions of an auditor}/end", AUDITOR, "", 303),
+        action("/console/account/password", AUDITOR, "current_password={password}&new_password=a+quite+different+one", 303),
         action("/console/login", Who::Anyone, "email=nobody@example.com&password=x", 401),
         action("/console/logout", AUDITOR, "", 303),
     ]
@@ -225,9 +228,11 @@ impl Stage {
         values.insert("a run", interrupted.to_string());
         node.again(&furnished.users[0]).await;
         let sessions = node.bearer(&furnished.users[0].access_token, "GET", "/client/api/sessions", Value::Null).await.data(200);
-        let other =
-            sessions["sessions"].as_array().unwrap().iter().find(|session| session["is_current"] == false).unwrap().clone();
-        values.insert("sessions of a viewer", other["id"].to_string());
+        values.insert("sessions of a viewer", other_session(&sessions));
+        let auditor = &furnished.operators[0];
+        node.console_login(&auditor.email, PASSWORD, None).await.data(200);
+        let sessions = node.portal(&auditor.cookie, node.url(), "GET", "/admin/auth/sessions", Value::Null).await.data(200);
+        values.insert("sessions of an auditor", other_session(&sessions));
         let (id, secret) = (furnished.id("operators"), two_factor::generate_secret());
         run(&node.ledger, commands::EnableOperatorTwoFactor { id, secret, step: 1, recovery_codes: vec![], session_id: 0 }).await;
         let http = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();
@@ -298,6 +303,12 @@ impl Stage {
     }
 }
 
+/// Returns the id of a session in a list that is not the caller's own.
+fn other_session(list: &Value) -> String {
+    let mut sessions = list["sessions"].as_array().unwrap().iter();
+    sessions.find(|session| session["is_current"] == false).unwrap()["id"].to_string()
+}
+
 /// Adds a form with a file in one field, and with texts in others, to a request.
 fn upload(request: RequestBuilder, texts: &[(&str, &str)], field: &str, content: &[u8]) -> RequestBuilder {
     const PART: &str = "--limit\r\nContent-Disposition: form-data; name=";
@@ -361,8 +372,9 @@ async fn refuses_foreign_pages_and_strangers(stage: &Stage) {
 
 /// Actions that succeed without an event, because they concern a sign-in or a session, only check something, or change nothing:
 /// the picture and the rule for second factors are what they were, and no user has the email address.
-const WITHOUT_AN_EVENT: [&str; 11] = [
+const WITHOUT_AN_EVENT: [&str; 13] = [
     "/portal/orders/bulk",
+    "/portal/orders/bulk/results.csv",
     "/portal/webhooks/{off}/replays/count",
     "/portal/team/security",
     "/portal/account/sessions/{sessions of a viewer}/end",
@@ -372,6 +384,7 @@ const WITHOUT_AN_EVENT: [&str; 11] = [
     "/console/products/{products}/image",
     "/console/replays/count",
     "/console/account/two-factor",
+    "/console/account/sessions/{sessions of an auditor}/end",
     "/console/logout",
 ];
 
@@ -417,8 +430,9 @@ async fn admits_its_roles(stage: &Stage) {
 
 /// Forms whose problem is no visible field's when they are sent empty: a hidden field or a link's token is missing, nothing is to
 /// be changed, there is no second factor, or the role sees no form.
-const WITHOUT_A_FIELD: [&str; 11] = [
+const WITHOUT_A_FIELD: [&str; 12] = [
     "/portal/orders/bulk",
+    "/portal/orders/bulk/results.csv",
     "/portal/orders",
     "/portal/account/two-factor/disable",
     "/portal/reset-password",

@@ -22,7 +22,7 @@ fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Adds a product with a new category, and returns to its page.
+/// Adds a category and a part of it, and a product in the category. The page of the product stays open.
 async fn add_product(browser: &Browser) {
     browser.press("Products").await;
     browser.sees("The catalogue is empty.").await;
@@ -31,6 +31,10 @@ async fn add_product(browser: &Browser) {
     browser.fill("Name", "Gift cards").await;
     browser.press("Add the category").await;
     browser.sees("Created.").await;
+    browser.fill("Name", "Game cards").await;
+    browser.click("//select[@id='parent_id']/option[text()='Gift cards']").await;
+    browser.press("Add the category").await;
+    browser.find("//tr[td[@data-name='Name'][.='Game cards']][td[@data-name='Part of'][.='Gift cards']]").await;
     check(browser, "the categories").await;
     browser.press("Products").await;
     browser.press("Add the first product").await;
@@ -50,6 +54,33 @@ async fn add_product(browser: &Browser) {
     check(browser, "a product in the console").await;
 }
 
+/// Adds a product that has any value in a range. Its page stays open.
+async fn add_product_with_a_range(browser: &Browser) {
+    browser.press("Products").await;
+    browser.press("Add a product").await;
+    for (label, text) in [
+        ("Name", "Flex Card"),
+        ("Brand", "Acme"),
+        ("Country", "de"),
+        ("Currency", "eur"),
+        ("Smallest value", "5"),
+        ("Units per order", "5"),
+    ] {
+        browser.fill(label, text).await;
+    }
+    browser.click("//option[text()='Game cards']").await;
+    browser.click("//option[text()='Any value in a range']").await;
+    browser.press("Add the product").await;
+    browser.sees("Largest value is required for a RANGE product").await;
+    browser.logs_refusal(400).await;
+    check(browser, "a product without an end of its range").await;
+    browser.fill("Largest value", "50").await;
+    browser.press("Add the product").await;
+    browser.find("//h1[text()='Flex Card']").await;
+    browser.find("//div[dt='Face values']/dd[normalize-space()='5.00 to 50.00 EUR']").await;
+    browser.find("//div[dt='Category']/dd[.='Game cards']").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expires_one() {
     let node = Node::start().await;
@@ -57,7 +88,7 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
     let directory = tempfile::tempdir().unwrap();
     let image = file(directory.path(), "card.png", STANDARD.decode(PNG).unwrap());
     let rows = "card_number,voucher_reference_number,denomination,expires_on\nA-1,VCH-1,10,\nA-2,VCH-2,10,\n,VCH-3,10,\n\
-        A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\nA-6,VCH-6,10,\n";
+        A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\nA-6,VCH-6,10,\nA-1,,10,\n";
     let vouchers = file(directory.path(), "vouchers.csv", rows);
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Admin).await;
@@ -77,6 +108,7 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
         browser.press("Load the vouchers").await;
         browser.sees("card_number is required").await;
         browser.sees("denomination is not available for this product").await;
+        browser.find("//h2[text()='Rows already there']/following-sibling::p[1][text()='7']").await;
         check(&browser, "the result of an upload").await;
         browser.press("To the stock").await;
         browser.sees("In stock").await;
@@ -86,6 +118,9 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
         // Three are available, and one has expired.
         browser.find("//tbody/tr[td[2]='3' and td[4]='1' and td[6]='5']").await;
         check(&browser, "the stock").await;
+        browser.fill("Low below", "").await;
+        browser.press("Save the threshold").await;
+        browser.find("//tbody/tr[td[2]='3' and td[6]='–']//span[text()='In stock']").await;
         browser.press("Void vouchers").await;
         browser.fill("Reference numbers", "VCH-1\nVCH-9").await;
         browser.fill("Reason", "stolen").await;
@@ -144,6 +179,7 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
         browser.find("//dd//span[text()='Active']").await;
         browser.press("Products").await;
         browser.press("Acme Card").await;
+        add_product_with_a_range(&browser).await;
     })
     .await;
 }
@@ -313,14 +349,56 @@ async fn a_payout_that_fails_returns_to_the_wallet_and_a_rejected_change_moves_n
     .await;
 }
 
+/// Imports a statement whose columns have names and notations of their own.
+async fn import_with_own_columns(browser: &Browser, file: &str) {
+    browser.press("Bank statements").await;
+    browser.type_into("//input[@id='file']", file).await;
+    browser.press("Columns of a CSV").await;
+    for (label, text) in [
+        ("Column of the booking date", "Datum"),
+        ("Column of the amount", "Betrag"),
+        ("Column of the reference", "Zweck"),
+        ("Currency of lines without one", "EUR"),
+        ("Format of dates", "%d.%m.%Y"),
+    ] {
+        browser.fill(label, text).await;
+    }
+    browser.type_into("//input[@id='text_column']", "Nachricht").await;
+    browser.click("//select[@id='decimal_comma']/option[@value='true']").await;
+    browser.press("Import the statement").await;
+    browser.sees("Column of the booking date has no column").await;
+    browser.find("//details[@open]//input[@id='date_column'][@aria-invalid='true']").await;
+    browser.logs_refusal(400).await;
+    check(browser, "a bank statement without a column").await;
+    browser.fill("Column of the booking date", "Buchungstag").await;
+    browser.type_into("//input[@id='file']", file).await;
+    browser.press("Import the statement").await;
+    browser.sees("The statement is imported.").await;
+}
+
+/// Decides that a line of the open statement is something that the form does not list by itself. Returns to the statement.
+async fn decide(browser: &Browser, line: i32, (decision, number): (&str, &str), result: &str, entry: &str) {
+    browser.press(&format!("Decide line {line}")).await;
+    browser.click(&format!("//select[@id='decision']/option[@value='{decision}']")).await;
+    browser.fill("Number", number).await;
+    browser.fill("Reason", "the bank says so").await;
+    browser.press("Decide").await;
+    browser.find(&format!("//div[dt='Result']/dd[normalize-space()='{result} by a person']")).await;
+    browser.find(&format!("//div[dt='Entry of the ledger']/dd[normalize-space()='{entry}']")).await;
+    browser.press("Back to the statement").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_decides_what_an_ambiguous_line_of_a_statement_is() {
+async fn a_person_decides_what_the_lines_of_statements_are() {
     let node = Node::start().await;
     let setup = node.setup().await;
+    let mut twin = Value::Null;
     for reference in ["twin A", "twin B"] {
         let funding = json!({"amount": "300.00", "reference": reference});
-        node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), funding).await.data(201);
+        twin = node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), funding).await.data(201)["id"].clone();
     }
+    let payout = request_payout(&node, &setup, "30.00").await;
+    node.operator("PUT", &format!("/payouts/{payout}"), json!({"status": "PAID"})).await.data(200);
     let today = Utc::now().date_naive();
     let lines = format!(
         "date,amount,currency,reference\n{today},1000.00,EUR,opening of {}\n{today},300.00,EUR,none of these\n",
@@ -328,6 +406,12 @@ async fn a_person_decides_what_an_ambiguous_line_of_a_statement_is() {
     );
     let directory = tempfile::tempdir().unwrap();
     let statement = file(directory.path(), "statement.csv", lines);
+    let day = today.format("%d.%m.%Y");
+    let lines = format!(
+        "Buchungstag;Betrag;Zweck;Nachricht\n{day};-3,50;Entgelt;fee of the month\n{day};1.234,56;unknown;thank you\n\
+         {day};-30,10;unknown;\n"
+    );
+    let own = file(directory.path(), "own.csv", lines);
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Finance).await;
         browser.press("Bank statements").await;
@@ -354,6 +438,20 @@ async fn a_person_decides_what_an_ambiguous_line_of_a_statement_is() {
         browser.press("Reconciliation").await;
         browser.sees("No differences").await;
         check(&browser, "a reconciliation").await;
+
+        import_with_own_columns(&browser, &own).await;
+        let line = |amount: &str, text: &str| {
+            format!("//tr[td[@data-name='Booked']='{today}'][td[@data-name='Amount']='{amount} EUR'][contains(., '{text}')]")
+        };
+        browser.find(&line("−3.50", "fee of the month")).await;
+        browser.find(&line("1\u{202f}234.56", "thank you")).await;
+        decide(&browser, 1, ("IGNORED", ""), "Ignored", "").await;
+        let funding = format!("Funding, transaction {twin}");
+        decide(&browser, 2, ("FUNDING", &twin.to_string()), "Matched", &funding).await;
+        decide(&browser, 3, ("PAYOUT", &payout.to_string()), "Matched", &format!("Payout {payout}")).await;
+        browser.find("//div[@class='figure'][span='Matched'][strong='2']").await;
+        browser.find("//div[@class='figure'][span='Unmatched'][strong='0']").await;
+        check(&browser, "a bank statement that is decided").await;
     })
     .await;
 }

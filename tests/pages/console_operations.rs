@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use transparency_log::note::Note;
 
 use super::console::enter;
-use super::{check, in_browser};
+use super::{check, in_browser, place};
 use crate::support::node::Node;
 use crate::support::tree::{witness_name, witness_secret};
 
@@ -18,9 +18,12 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
     node.client(&setup.client, "POST", "/orders", order).await.data(201);
     let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
     let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
+    // The first order is older than the webhook. The second one has a delivery.
+    place(&node, &setup).await;
     node.project().await;
     in_browser((1440, 2_400), true, |browser| async move {
         enter(&node, &browser, Role::Admin).await;
+        browser.find("//div[@class='figure'][span='Alerts that fire'][strong/a='0']").await;
         browser.press("Operations").await;
         browser.sees("No condition of an alert holds").await;
         browser.sees("Lag of the projections").await;
@@ -45,6 +48,31 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
         browser.click("//summary[starts-with(normalize-space(), 'Cancel replay')]").await;
         browser.press("Cancel the replay").await;
         browser.sees("The replay is cancelled.").await;
+        browser.click("//select[@id='kind']/option[text()='Everything that it has a delivery of']").await;
+        browser.fill("Since", "2026-01-01").await;
+        browser.fill("Deliveries per second", "501").await;
+        browser.press("Count the events").await;
+        browser.sees("Deliveries per second must be between 1 and 500").await;
+        browser.logs_refusal(400).await;
+        browser.fill("Deliveries per second", "7").await;
+        browser.press("Count the events").await;
+        browser.sees("1 event would be delivered").await;
+        browser.press("Start the replay").await;
+        browser.sees("The replay has started.").await;
+        browser.find("//tr[td[@data-name='Events']='All with a delivery']//span[text()='Running']").await;
+        let replays = node.operator("GET", &format!("/webhooks/{webhook}/replays"), Value::Null).await.data(200);
+        let [kind, per_second] = ["kind", "per_second"].map(|name| &replays["replays"][0][name]);
+        assert_eq!((kind, per_second), (&json!("deliveries"), &json!(7)));
+
+        let (product, low) = (setup.product_id, json!({"denomination": "10.00", "threshold": 50}));
+        node.operator("PUT", &format!("/products/{product}/stock-threshold"), low).await.data(200);
+        let figure = |name: &str| format!("//div[@class='figure'][span='{name}']//a[number(.) > 0]");
+        browser.press("Overview").await;
+        browser.click(&figure("Face values low on stock")).await;
+        browser.find(&format!("//section[@id='low-stock']//a[@href='/console/products/{product}/stock']")).await;
+        browser.press("Overview").await;
+        browser.click(&figure("Alerts that fire")).await;
+        browser.find("//section[@id='alerts']//strong[text()='LedgerStockLow']").await;
     })
     .await;
 }
@@ -95,6 +123,7 @@ async fn an_auditor_proves_an_order_on_a_phone() {
         browser.press("Prove the order").await;
         browser.sees("Proven: the receipt of order").await;
         browser.sees("The log of today continues the tree").await;
+        browser.sees("No witness of this service has cosigned this checkpoint.").await;
         check(&browser, "a proof").await;
         browser.press("Replays").await;
         browser.sees("you need the role admin").await;
@@ -106,7 +135,8 @@ async fn an_auditor_proves_an_order_on_a_phone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_auditor_sees_which_witnesses_have_cosigned() {
     let node = Node::start().await;
-    node.setup().await;
+    let setup = node.setup().await;
+    let order = place(&node, &setup).await;
     node.publish().await;
     let checkpoint = node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text;
     let text = Note::parse(&checkpoint).unwrap().text().to_owned();
@@ -124,6 +154,11 @@ async fn an_auditor_sees_which_witnesses_have_cosigned() {
         }
         browser.find(&format!("//main//td[@data-name='Cosigned by'][contains(., '{}, ')]", witness_name(1))).await;
         check(&browser, "a log with a cosignature").await;
+        browser.fill("Order number", &order.to_string()).await;
+        browser.press("Prove the order").await;
+        browser.sees("Proven: the receipt of order").await;
+        browser.sees(&format!("Cosigned by {}.", witness_name(1))).await;
+        check(&browser, "a proof with a cosignature").await;
     })
     .await;
 }

@@ -1,13 +1,13 @@
-//! Sign-ins of operators in the console: a lost second factor, a new password, and an identity provider.
+//! Sign-ins of operators in the console: a lost second factor, a new password, other sessions, and an identity provider.
 
 use rewards_ledger::access::{Role, two_factor};
 use rewards_ledger::ledger::commands;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::console::{enter, sign_in};
 use super::{check, in_browser};
 use crate::support::ledger::run;
-use crate::support::node::Node;
+use crate::support::node::{Node, PASSWORD};
 use crate::support::open_id::Provider;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,6 +47,23 @@ async fn an_admin_helps_an_operator_who_has_lost_the_second_factor_and_the_passw
         browser.fill("Password", NEW_PASSWORD).await;
         browser.press("Sign in").await;
         browser.find("//h1[text()='Overview']").await;
+
+        let elsewhere = node.console_login(&kim.email, NEW_PASSWORD, None).await.cookie();
+        browser.press("Your sign-in").await;
+        browser.fill("Present password", "not the password").await;
+        browser.fill("New password", PASSWORD).await;
+        browser.press("Change the password").await;
+        browser.sees("is not the present password").await;
+        browser.logs_refusal(400).await;
+        check(&browser, "a refused password, and another session").await;
+        browser.press("End").await;
+        browser.sees("The session has ended.").await;
+        node.portal(&elsewhere, node.url(), "GET", "/admin/auth/session", Value::Null).await.refused(401, "E_UNAUTHORIZED");
+        browser.fill("Present password", NEW_PASSWORD).await;
+        browser.fill("New password", PASSWORD).await;
+        browser.press("Change the password").await;
+        browser.sees("The password is changed.").await;
+        node.console_login(&kim.email, PASSWORD, None).await.data(200);
     })
     .await;
 }
@@ -64,8 +81,9 @@ async fn an_operator_signs_in_through_the_identity_provider() {
         browser.find("//header//span[text()='finance']").await;
         browser.press("Your sign-in").await;
         browser.sees("your organisation").await;
+        browser.sees("Change your password there.").await;
         check(&browser, "the sign-in of an identity provider").await;
-        let operators = node.operator("GET", "/operators", serde_json::Value::Null).await.data(200);
+        let operators = node.operator("GET", "/operators", Value::Null).await.data(200);
         assert_eq!(operators["operators"][0]["email"], "ada@example.com");
     })
     .await;

@@ -1,4 +1,5 @@
-//! The reconciliation of a chosen period in the console, and the way from a difference to its events.
+//! The reconciliation of a chosen period in the console, and the ways from a sum to its movements and from a difference to its
+//! events.
 
 use chrono::{Days, NaiveDate, Utc};
 use rewards_ledger::access::Role;
@@ -29,6 +30,11 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
     let day = |text: &str| text.parse::<NaiveDate>().unwrap();
     in_browser((1440, 2_400), true, |browser| async move {
         enter(&node, &browser, Role::Auditor).await;
+        browser.press("Reconciliation").await;
+        browser.sees("No differences").await;
+        browser.find("//main//tr[td[1]='EUR']/td[@data-name='Debits']/a[@href='#wallets'][.='10.00 EUR']").await;
+        browser.click(&format!("//main//tr[td[1]='Wallet {}']/td[@data-name='Orders']/a[.='10.00 EUR']", setup.wallet_id)).await;
+        browser.find(&format!("//main//tbody[count(tr)=1]//a[@href='/console/orders/{order}']")).await;
         browser.press("Reconciliation").await;
         browser.sees("No differences").await;
         let cheaper = format!(

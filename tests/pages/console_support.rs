@@ -151,15 +151,30 @@ async fn an_admin_sets_up_an_account_and_suspends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_an_account_says_where_blocked_addresses_are() {
+async fn an_account_has_its_limits_in_use_and_the_blocks_of_its_users() {
     let node = Node::start().await;
     let setup = node.setup().await;
+    let user = node.user(setup.client.account_id, "viewer").await;
+    let login = node.request("POST", "/auth/login").header("X-Forwarded-For", "203.0.113.7");
+    node.send(login.json(&json!({"email": user.email, "password": PASSWORD}))).await.data(200);
     blocks::start(node.ledger.pool(), IpAddr::from([203, 0, 113, 7])).await.unwrap();
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Auditor).await;
-        browser.open(&format!("{}/console/accounts/{}", node.url(), setup.client.account_id)).await;
-        browser.sees("so a block of an address belongs to no account").await;
-        browser.click("//main//p/a[text()='Blocked addresses']").await;
+        let client = &setup.client;
+        let read = async || node.client(client, "GET", "/wallets", Value::Null).await.data(200);
+        read().await;
+        browser.open(&format!("{}/console/accounts/{}", node.url(), client.account_id)).await;
+        part(&browser, "Limits in use", "Limits in use by Acme").await;
+        let key = format!("//a[@href='/console/accounts/{}/credentials/{}']", client.account_id, client.credential_id);
+        let used = |number: i32| format!("//tr[td[1]='general'][td[@data-name='Used']='{number} of 1000000'][.{key}]");
+        browser.find(&used(1)).await;
+        read().await;
+        browser.press("Count again").await;
+        browser.find(&used(2)).await;
+        browser.click("//nav[@aria-label='Parts of the account']//a[text()='Overview']").await;
+        browser.find("//main//tr[contains(., '203.0.113.7')]").await;
+        check(&browser, "an account with a blocked address").await;
+        browser.press("All blocked addresses").await;
         browser.find("//h1[text()='Blocked addresses']").await;
         browser.find("//main//tr[contains(., '203.0.113.7')]").await;
         check(&browser, "the blocks as an auditor sees them").await;
@@ -234,6 +249,7 @@ async fn an_admin_manages_operators_and_reads_the_audit() {
         check(&browser, "the blocks").await;
         browser.press("Lift it now").await;
         browser.sees("The block is lifted.").await;
+        browser.sees("No address is blocked.").await;
         browser.press("Operators").await;
         browser.press("New operator").await;
         check(&browser, "the operators").await;

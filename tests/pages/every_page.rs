@@ -10,7 +10,7 @@ use super::console::sign_in;
 use super::crawl::{attributes, crawl, post_forms};
 use super::furnished::{ATTACK, Furnished, OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 use super::portal_orders::enter;
-use super::{actions::Who, check, figures, fits, in_browser, keyboard, offered, typed};
+use super::{actions::Who, check, figures, fits, in_browser, keyboard, offered, typed, values};
 use crate::support::browser::Browser;
 
 /// Address of no page.
@@ -267,8 +267,10 @@ async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
     shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
     figures::lead_somewhere(portal.iter().chain(console));
-    figures::agree(&furnished, &furnished.owner().cookie, portal, 6).await;
-    figures::agree(&furnished, &furnished.admin().cookie, console, 20).await;
+    figures::agree(&furnished, &furnished.owner().cookie, portal, (6, 2)).await;
+    figures::agree(&furnished, &furnished.admin().cookie, console, (20, 7)).await;
+    figures::days_agree(&furnished).await;
+    [portal, console].into_iter().for_each(values::are_right);
     reflect(&furnished, &furnished.owner().cookie, portal).await;
     reflect(&furnished, &furnished.admin().cookie, console).await;
 

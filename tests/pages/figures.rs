@@ -1,4 +1,4 @@
-//! Figures of tables: each row leads to what it counts, and the list there has as many entries.
+//! Figures of tables: each row leads to what it counts, and the list there has as many entries or adds up to the amount.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,36 @@ const NO_LISTS: [&str; 4] =
 /// Number of times that a page and its lists are read until they agree.
 const READINGS: usize = 5;
 
-/// Returns the numbers of a page that are links, each with its target.
-fn numbers(page: &str) -> impl Iterator<Item = (u64, String)> {
+/// Returns the content of each link of a page, with its target.
+fn links(page: &str) -> impl Iterator<Item = (String, String)> {
     page.split("<a href=\"").skip(1).filter_map(|rest| {
         let (target, rest) = rest.split_once('"')?;
-        let text = rest.split_once('>')?.1.split("</a>").next()?.replace('\u{202f}', "");
-        Some((text.parse().ok()?, target.replace("&amp;", "&")))
+        let content = rest.split_once('>')?.1.split("</a>").next()?.replace('\u{202f}', "");
+        Some((content, target.replace("&amp;", "&")))
     })
+}
+
+/// Returns the numbers of a page that are links, each with its target.
+fn numbers(page: &str) -> impl Iterator<Item = (u64, String)> {
+    links(page).filter_map(|(content, target)| Some((content.parse().ok()?, target)))
+}
+
+/// Returns the amounts of a page that are links, in hundredths, each with its target.
+fn amounts(page: &str) -> impl Iterator<Item = (i64, String)> {
+    links(page).filter_map(|(content, target)| Some((hundredths(&content)?, target)))
+}
+
+/// Reads the amount with which some markup begins, in hundredths.
+fn hundredths(markup: &str) -> Option<i64> {
+    let (amount, _) = markup.strip_prefix("<span class=\"money\">")?.split_once(' ')?;
+    amount.replace('−', "-").replace(['.', '\u{202f}'], "").parse().ok()
+}
+
+/// Returns the address of the page that follows a page of a list.
+fn next(page: &str) -> Option<String> {
+    let mut links = page.split("<a class=\"button\" href=\"").skip(1);
+    let next = links.find_map(|rest| rest.split_once("\" rel=\"next\"").filter(|(link, _)| !link.contains('>')));
+    next.map(|(link, _)| link.replace("&amp;", "&"))
 }
 
 /// Number of entries of a list, as far as a page tells.
@@ -43,15 +66,21 @@ fn entries(page: &str) -> Option<Entries> {
         return Some(Entries::All(all));
     }
     let rows = page.split_once("<tbody>")?.1.split("</tbody>").next()?.matches("<tr>").count() as u64;
-    let next = page
-        .split("<a class=\"button\" href=\"")
-        .skip(1)
-        .find_map(|rest| rest.split_once("\" rel=\"next\"").filter(|(link, _)| !link.contains('>')));
-    Some(next.map_or(Entries::All(rows), |(link, _)| Entries::Some(rows, link.replace("&amp;", "&"))))
+    Some(next(page).map_or(Entries::All(rows), |next| Entries::Some(rows, next)))
 }
 
-/// Counts the entries of the list at an address, page by page.
+/// Returns the number of entries of a section: the rows of its table, or its notices.
+fn entries_of(page: &str, section: &str) -> Option<u64> {
+    let section = page.split_once(&format!("<section id=\"{section}\">"))?.1.split("</section>").next()?;
+    let rows = section.split_once("<tbody>").map(|(_, rows)| rows.matches("<tr>").count());
+    Some(rows.unwrap_or_else(|| section.matches("<div class=\"notice ").count()) as u64)
+}
+
+/// Counts the entries of the list at an address, page by page. The list of an address with a fragment is a section of the page.
 async fn count(furnished: &Furnished, cookie: &str, address: &str) -> Option<u64> {
+    if let Some((_, section)) = address.split_once('#') {
+        return entries_of(&read(furnished, cookie, address).await, section);
+    }
     let (mut counted, mut address) = (0, address.to_owned());
     loop {
         match entries(&read(furnished, cookie, &address).await)? {
@@ -61,16 +90,37 @@ async fn count(furnished: &Furnished, cookie: &str, address: &str) -> Option<u64
     }
 }
 
-/// Numbers of a page that were compared with the lists to which they lead.
+/// Adds up the movements of the list at an address, page by page. Returns the sum in hundredths.
+async fn sum(furnished: &Furnished, cookie: &str, address: &str) -> i64 {
+    let (mut sum, mut following) = (0, Some(address.to_owned()));
+    while let Some(address) = following {
+        let page = read(furnished, cookie, &address).await;
+        sum += page.split(" data-name=\"Amount\">").skip(1).filter_map(hundredths).sum::<i64>();
+        following = next(&page);
+    }
+    sum
+}
+
+/// Figures of a page that were compared with the lists to which they lead.
 #[derive(Default)]
 struct Comparison {
-    followed: usize,
-    /// Those whose list has another number of entries.
+    /// Numbers that were followed.
+    numbers: usize,
+    /// Amounts that were followed.
+    amounts: usize,
+    /// Those whose list has another number of entries, or adds up to another amount.
     wrong: BTreeSet<String>,
 }
 
-/// Follows every number of a page that is a link, and compares it with the list to which it leads. `lists` has the lists that are
-/// counted already.
+/// Returns whether a target is a place of the page itself, which the page must have.
+fn is_on(page: &str, path: &str, target: &str) -> bool {
+    let Some(id) = target.strip_prefix('#') else { return false };
+    assert!(page.contains(&format!(" id=\"{id}\"")), "{path} has no {target}");
+    true
+}
+
+/// Follows every number and every amount of a page that is a link, and compares it with the list to which it leads. `lists` has
+/// the lists that are counted already.
 async fn compare(
     furnished: &Furnished,
     cookie: &str,
@@ -80,11 +130,7 @@ async fn compare(
 ) -> Comparison {
     let routes = routes();
     let mut comparison = Comparison::default();
-    for (number, target) in numbers(page) {
-        if let Some(id) = target.strip_prefix('#') {
-            assert!(page.contains(&format!(" id=\"{id}\"")), "{path} has no {target}");
-            continue;
-        }
+    for (number, target) in numbers(page).filter(|(_, target)| !is_on(page, path, target)) {
         let route = route_of(&routes, &target).unwrap_or_else(|| panic!("{path}: {target} has no route"));
         if NO_LISTS.contains(&&**route) {
             continue;
@@ -98,16 +144,29 @@ async fn compare(
         if listed != Some(number) && !of_stock {
             comparison.wrong.insert(format!("{path}: {number} leads to {target}, which lists {listed:?}"));
         }
-        comparison.followed += 1;
+        comparison.numbers += 1;
+    }
+    for (amount, target) in amounts(page).filter(|(_, target)| !is_on(page, path, target)) {
+        let sum = sum(furnished, cookie, &target).await;
+        // The sums of debits have no sign.
+        if sum.abs() != amount.abs() {
+            comparison.wrong.insert(format!("{path}: {amount} hundredths lead to {target}, which adds up to {sum}"));
+        }
+        comparison.amounts += 1;
     }
     comparison
 }
 
-/// Checks that every number of these pages that is a link leads to a list with as many entries. There must be at least `fewest` of
-/// them. Between a page and its lists something may happen, such as a delivery that becomes due, so a page that does not agree with
-/// its lists is read again, with them.
-pub async fn agree(furnished: &Furnished, cookie: &str, pages: &BTreeMap<String, String>, fewest: usize) {
-    let (mut lists, mut wrong, mut followed) = (BTreeMap::new(), BTreeSet::new(), 0);
+/// Checks that every number of these pages that is a link leads to a list with as many entries, and every amount to movements
+/// that add up to it. There must be at least this many numbers and amounts. Between a page and its lists something may happen,
+/// such as a delivery that becomes due, so a page that does not agree with its lists is read again, with them.
+pub async fn agree(
+    furnished: &Furnished,
+    cookie: &str,
+    pages: &BTreeMap<String, String>,
+    (fewest_numbers, fewest_amounts): (usize, usize),
+) {
+    let (mut lists, mut wrong, mut numbers, mut amounts) = (BTreeMap::new(), BTreeSet::new(), 0, 0);
     for (path, page) in pages {
         let mut comparison = compare(furnished, cookie, path, page, &mut lists).await;
         for _ in 1..READINGS {
@@ -119,10 +178,65 @@ pub async fn agree(furnished: &Furnished, cookie: &str, pages: &BTreeMap<String,
             comparison = compare(furnished, cookie, path, &page, &mut lists).await;
         }
         wrong.append(&mut comparison.wrong);
-        followed += comparison.followed;
+        numbers += comparison.numbers;
+        amounts += comparison.amounts;
     }
     assert_eq!(wrong, BTreeSet::new());
-    assert!(followed >= fewest, "{followed}");
+    assert!(numbers >= fewest_numbers && amounts >= fewest_amounts, "{numbers} numbers, {amounts} amounts");
+}
+
+/// Reads a figure of a plot, which has no zeros at its end, in hundredths.
+fn of_plot(figure: &str) -> Option<i64> {
+    let (whole, rest) = figure.split_once('.').unwrap_or((figure, ""));
+    format!("{whole}{rest:0<2}").parse().ok()
+}
+
+/// Returns the rows with figures of the table beside a plot: the address to which each row leads, and its figures, in hundredths.
+fn days(page: &str, caption: &str) -> Vec<(String, Vec<i64>)> {
+    let (_, plot) = page.split_once(&format!("<figcaption>{caption}</figcaption>")).unwrap();
+    let (_, rows) = plot.split("</figure>").next().unwrap().split_once("<tbody>").unwrap();
+    let rows = rows.split("</tr>");
+    let days = rows.filter_map(|row| {
+        let cells = row.split("<td class=\"number\">").skip(1);
+        Some((links(row).next()?.1, cells.filter_map(|cell| of_plot(cell.split('<').next()?)).collect()))
+    });
+    days.filter(|(_, figures): &(String, Vec<i64>)| figures.iter().any(|figure| *figure != 0)).collect()
+}
+
+/// Returns what moved in EUR by the totals of a reconciliation, in the columns of its plot, in hundredths.
+fn totals(page: &str) -> Vec<i64> {
+    let table = page.split_once(">Totals by currency</caption>").map_or("", |(_, table)| table);
+    let row = table.split("</tr>").find(|row| row.contains(" data-name=\"Currency\">EUR<")).unwrap_or_default();
+    let amount = |name: &str| amounts(row.split_once(&format!(" data-name=\"{name}\">"))?.1).next();
+    ["Funding", "Debits", "Refunds"].into_iter().filter_map(amount).map(|(amount, _)| amount).collect()
+}
+
+/// Checks that the figures of each day beside the plots of orders, spend and money are those of the list to which the day leads.
+pub async fn days_agree(furnished: &Furnished) {
+    let (owner, admin) = (&furnished.owner().cookie, &furnished.admin().cookie);
+    let page = read(furnished, owner, "/portal").await;
+    let (orders, spend) = (days(&page, "Orders by day (UTC)"), days(&page, "Spend by day, in EUR"));
+    for (target, figures) in &orders {
+        let listed = count(furnished, owner, target).await.unwrap();
+        assert_eq!(figures, &[i64::try_from(listed).unwrap() * 100], "{target}");
+    }
+    for (target, figures) in &spend {
+        let mut moved = vec![];
+        for category in ["ORDER", "ORDER_REFUND"] {
+            moved.push(sum(furnished, owner, &format!("{target}&category={category}")).await.abs());
+        }
+        assert_eq!(figures, &moved, "{target}");
+    }
+    let money = days(&read(furnished, admin, "/console/reconciliation").await, "Money by day in EUR");
+    for (target, figures) in &money {
+        let page = read(furnished, admin, target).await;
+        assert_eq!(figures, &totals(&page), "{target}");
+        // The totals add up wallets, whose sums lead to their movements.
+        let comparison = compare(furnished, admin, target, &page, &mut BTreeMap::new()).await;
+        assert_eq!(comparison.wrong, BTreeSet::new());
+        assert!(comparison.amounts > 0, "{target}");
+    }
+    assert!([&orders, &spend, &money].iter().all(|days| !days.is_empty()), "{orders:?} {spend:?} {money:?}");
 }
 
 /// Returns the names of the figures that have no link.
@@ -161,7 +275,7 @@ pub fn lead_somewhere<'a>(pages: impl Iterator<Item = (&'a String, &'a String)>)
 }
 
 #[test]
-fn the_entries_of_a_list_are_counted() {
+fn the_entries_of_a_list_are_counted_and_amounts_are_read() {
     let row = "<table><tbody><tr><td>1</td></tr></tbody></table>";
     let paged = format!("<nav><span class=\"quiet\">21 entries, page 1 of 2</span></nav>{row}");
     let followed = format!(
@@ -172,8 +286,17 @@ fn the_entries_of_a_list_are_counted() {
     assert_eq!(entries(row), Some(Entries::All(1)));
     assert_eq!(entries(&followed), Some(Entries::Some(1, "/x?a=1&before=2".to_owned())));
     assert_eq!(entries("<p>No list.</p>"), None);
+    let sections = format!("<section id=\"a\">{row}</section><section id=\"b\"><div class=\"notice bad\"></div></section>");
+    assert_eq!(["a", "b", "c"].map(|section| entries_of(&sections, section)), [Some(1), Some(1), None]);
+    assert_eq!(entries_of("<section id=\"a\"><p class=\"notice good\"></p></section>", "a"), Some(0));
     let page = "<a href=\"/x?a=1&amp;b=2\">1\u{202f}234</a><a href=\"/y\">Order 3</a>";
     assert_eq!(numbers(page).collect::<Vec<_>>(), [(1_234, "/x?a=1&b=2".to_owned())]);
+    let page = "<a href=\"/x\"><span class=\"money\">−1\u{202f}234.50 <span class=\"currency\">EUR</span></span></a>";
+    assert_eq!(amounts(page).collect::<Vec<_>>(), [(-123_450, "/x".to_owned())]);
+    assert_eq!(["10.5", "3", "0.25", "-1"].map(of_plot), [1_050, 300, 25, -100].map(Some));
+    let row = |figure: &str| format!("<tr><th><a href=\"/x?a=1&amp;b=2\">11-28</a></th><td class=\"number\">{figure}</td></tr>");
+    let plot = format!("<figcaption>Sums</figcaption><tbody>{}{}</tbody></figure>{}", row("0"), row("10.5"), row("7"));
+    assert_eq!(days(&plot, "Sums"), [("/x?a=1&b=2".to_owned(), vec![1_050])]);
 }
 
 #[test]

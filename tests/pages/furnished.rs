@@ -23,8 +23,8 @@ pub const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42
 /// End of every hostile text: it ends an attribute, and opens an element with a script.
 pub const ATTACK: &str = "\"'><img data-injected src=x onerror=window.injected=1>";
 
-/// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as the
-/// reasons of adjustments.
+/// Texts that both kinds of pages show, by the field in which they are stored. No page shows the others, such as the values of
+/// a webhook's headers.
 pub const OF_BOTH: [&str; 16] = [
     "email",
     "url",
@@ -44,7 +44,27 @@ pub const OF_BOTH: [&str; 16] = [
     "funding",
 ];
 pub const OF_PORTAL: [&str; 4] = ["beneficiary", "program", "invitation", "bank"];
-pub const OF_CONSOLE: [&str; 9] = ["account", "note", "rejection", "token", "line", "text", "incoming", "operator", "sku"];
+pub const OF_CONSOLE: [&str; 19] = [
+    "account",
+    "note",
+    "rejection",
+    "token",
+    "line",
+    "text",
+    "incoming",
+    "operator",
+    "sku",
+    "invoice",
+    "VCH 4",
+    "VCH 5",
+    "void",
+    "transfer",
+    "funding note",
+    "adjustment",
+    "BANKACCOUNT",
+    "decision",
+    "revocation",
+];
 
 /// Returns a text for a field that tries to run a script.
 pub fn hostile(field: &str) -> String {
@@ -257,17 +277,22 @@ impl Furnished {
         self.things.insert("approvals", approvals[1]);
     }
 
-    /// A bank statement with a line that is decided, and one that is not.
+    /// A bank statement with a line whose decision was revoked and made again, and a line without a decision.
     async fn statement(&mut self) {
         let quoted = |text: &str| format!("\"{}\"", hostile(text).replace('"', "\"\""));
         let (today, line, text) = (Utc::now().date_naive(), quoted("line"), quoted("text"));
         let csv =
             format!("date,amount,currency,reference,text\n{today},5.00,EUR,{line},{text}\n{today},1000.00,EUR,{line},{text}\n");
-        let import = self.node.by_operator("POST", "/reconciliation/statements").query(&[("account", hostile("bank account"))]);
+        // Bank accounts are stored in capitals and without spaces.
+        let account = [("account", format!("BANKACCOUNT{SPACELESS}"))];
+        let import = self.node.by_operator("POST", "/reconciliation/statements").query(&account);
         let id = self.node.send(import.header("Content-Type", "text/csv").body(csv)).await.data(201)["id"].as_i64().unwrap();
         let decision = json!({"decision": "IGNORED", "reason": hostile("decision")});
-        let path = format!("/reconciliation/statements/{id}/lines/1/decide");
-        self.node.operator("POST", &path, decision).await.data(200);
+        let revocation = json!({"reason": hostile("revocation")});
+        for (change, body) in [("decide", decision.clone()), ("revoke", revocation), ("decide", decision)] {
+            let path = format!("/reconciliation/statements/{id}/lines/1/{change}");
+            self.node.operator("POST", &path, body).await.data(200);
+        }
         self.things.extend([("bank-statements", id), ("lines", 2)]);
     }
 

@@ -37,6 +37,7 @@ mod sent_twice;
 mod state_pages;
 mod typed;
 mod usability;
+mod values;
 mod weight;
 mod without_scripts;
 

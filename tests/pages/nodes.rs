@@ -1,10 +1,13 @@
 //! The addresses that people type, and the pages about nodes, runs of verify and rebuild, and the events behind numbers.
 
 use rewards_ledger::access::Role;
+use rewards_ledger::audit::Progress;
 use rewards_ledger::audit::runs::{self, Kind};
 use rewards_ledger::ledger::nodes;
 use rewards_ledger::telemetry;
 use serde_json::{Value, json};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::console::enter;
@@ -20,6 +23,26 @@ async fn the_addresses_that_people_type_lead_to_the_portal() {
         let answer = browser.get(format!("{}{path}", node.url())).send().await.unwrap();
         assert_eq!((answer.status().as_u16(), answer.headers()["location"].to_str().unwrap()), (303, "/portal"), "{path}");
     }
+}
+
+/// Waits until a run has recorded that it is in a stage.
+async fn until_stage(stage: &str, node: &Node) {
+    let is_recorded = format!("SELECT EXISTS (SELECT FROM audit_runs WHERE ended_at IS NULL AND stage = '{stage}')");
+    until_true("the run is in the stage", node.ledger.pool(), &is_recorded).await;
+}
+
+/// Begins a rebuild as its command does, and waits until it has recorded its progress. Returns its id, how to end its work, and
+/// the task that follows it.
+async fn rebuilding(node: &Node) -> (i64, oneshot::Sender<()>, JoinHandle<()>) {
+    let pool = node.ledger.pool().clone();
+    let id = runs::begin(&pool, Kind::Rebuild("orders")).await.unwrap();
+    let (end, ended) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let (_sender, progress) = watch::channel(Some(Progress { stage: "fold", shard: 1, done: 5, total: 9 }));
+        runs::follow(&pool, id, progress, ended).await.unwrap().unwrap();
+    });
+    until_stage("fold", node).await;
+    (id, end, task)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,16 +63,28 @@ async fn an_admin_starts_a_verification_and_reads_its_result() {
         browser.press("Verify and rebuild").await;
         browser.sees("Nothing was verified yet.").await;
         check(&browser, "no audit runs").await;
+        // The verification has compared the credentials, and waits for the lock of a table of the users.
+        let mut admin = node.admin().await;
+        sqlx::raw_sql("BEGIN; LOCK TABLE vault.user_macs IN ACCESS EXCLUSIVE MODE").execute(&mut admin).await.unwrap();
         browser.press("Start a verification").await;
+        browser.sees("Last heartbeat").await;
+        until_stage("credential", &node).await;
+        let run = browser.run("return location.href").await;
+        browser.open(run.as_str().unwrap()).await;
+        browser.find("//main[.//p[contains(., 'Credential of shard 1')]]//progress[@value > 0 and @value <= @max]").await;
+        sqlx::raw_sql("ROLLBACK").execute(&mut admin).await.unwrap();
         // The page follows the run until it has ended.
         browser.sees("Nothing differs.").await;
         browser.sees("everything matches the log").await;
         check(&browser, "a verification").await;
-        let command = runs::begin(node.ledger.pool(), Kind::Rebuild("orders")).await.unwrap();
+        let (command, end, rebuilding) = rebuilding(&node).await;
         browser.press("All runs").await;
         browser.sees("A run is in progress.").await;
         browser.sees(&format!("Rebuild of orders {command}")).await;
+        browser.find("//main//div[h2[contains(., 'Rebuild of orders')]]/progress[@value=5][@max=9]").await;
         check(&browser, "audit runs").await;
+        end.send(()).unwrap();
+        rebuilding.await.unwrap();
         sqlx::raw_sql("DELETE FROM audit_runs WHERE kind = 'rebuild'").execute(node.ledger.pool()).await.unwrap();
         // Nothing works on this one.
         let waiting = runs::begin(node.ledger.pool(), Kind::Verify).await.unwrap();

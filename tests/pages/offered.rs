@@ -8,10 +8,11 @@ use super::every_page::route_of;
 
 /// Forms that no link leads to: the answer of another form offers them, or a state in which no furnished thing is. A viewer may
 /// check a bulk order, but is not asked to.
-const OF_ANSWERS: [&str; 13] = [
+const OF_ANSWERS: [&str; 15] = [
     "/portal/orders",
     "/portal/orders/bulk",
     "/portal/orders/bulk/place",
+    "/portal/orders/bulk/results.csv",
     "/portal/webhooks/{off}/replays",
     "/portal/account/sessions/{sessions of a viewer}/end",
     "/portal/account/two-factor/confirm",
@@ -22,6 +23,7 @@ const OF_ANSWERS: [&str; 13] = [
     "/console/operators/{operators}/two-factor",
     "/console/account/two-factor/confirm",
     "/console/account/two-factor/remove",
+    "/console/account/sessions/{sessions of an auditor}/end",
 ];
 
 /// Checks that these pages, which a person of this role reads, offer no form that the role may not send. `role` is the place of

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{check, in_browser};
 use crate::support::node::{AMPLE_LIMITS, Node, PASSWORD, User};
 
-/// An account with an owner, and orders in several states.
+/// An account with an owner, orders in several states, and a wallet below the amount of its notice.
 async fn populated(node: &Node) -> User {
     let setup = node.setup().await;
     let owner = node.user(setup.client.account_id, "owner").await;
@@ -13,6 +13,9 @@ async fn populated(node: &Node) -> User {
         let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": quantity});
         node.client(&setup.client, "POST", "/orders", order).await;
     }
+    let notice = format!("/client/api/wallets/{}/notice", setup.wallet_id);
+    node.bearer(&owner.access_token, "PUT", &notice, json!({"below": "5000.00"})).await.data(200);
+    node.project().await;
     owner
 }
 
@@ -35,6 +38,7 @@ async fn a_user_signs_in_and_sees_the_orders() {
         check(&browser, "the orders").await;
         browser.press("Overview").await;
         browser.find("//h1[text()='Overview']").await;
+        browser.find("//p[contains(., '1 wallet is below the amount that was set for a notice')]/a[starts-with(., 'EUR')]").await;
         check(&browser, "the overview").await;
         browser.press("Sign out").await;
         browser.find("//h1[text()='Sign in']").await;

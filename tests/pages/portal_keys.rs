@@ -144,7 +144,7 @@ async fn a_key_has_exactly_the_ticked_scopes_and_shows_when_it_was_last_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_sets_the_notice_of_a_wallet() {
+async fn a_user_sets_and_clears_the_notice_of_a_wallet() {
     let node = Node::start().await;
     let setup = node.setup().await;
     let operator = node.user(setup.client.account_id, "operator").await;
@@ -164,6 +164,14 @@ async fn a_user_sets_the_notice_of_a_wallet() {
         browser.press(&format!("Wallet {}", setup.wallet_id)).await;
         browser.sees("Notice when the balance falls below").await;
         check(&browser, "a wallet with a notice").await;
+        browser.press("Notice when the balance falls below 250.00 EUR").await;
+        browser.fill("Notify below", "").await;
+        browser.press("Save the notice").await;
+        browser.sees("The notice is saved.").await;
+        node.project().await;
+        browser.press("Wallets").await;
+        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        browser.find("//summary[normalize-space()='Notice of a low balance: none']").await;
     })
     .await;
 }
@@ -200,6 +208,12 @@ async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
         browser.press("Start the replay").await;
         browser.sees("The replay has started.").await;
         browser.sees("Running").await;
+        let examined = "UPDATE webhook_replays SET next_position = from_position + 40, until_position = from_position + 100";
+        sqlx::query(examined).execute(node.ledger.pool()).await.unwrap();
+        let replays = node.client(&setup.client, "GET", &format!("/webhooks/{webhook}/replays"), Value::Null).await.data(200);
+        assert_eq!(replays["replays"][0]["progress_percent"], 40);
+        browser.open(&format!("{}/portal/webhooks/{webhook}/replays", node.url())).await;
+        browser.find("//td[@data-name='Progress'][contains(., '40 %')]/progress[@value='40']").await;
         check(&browser, "the replays").await;
     })
     .await;

@@ -108,6 +108,7 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
     let directory = tempfile::tempdir().unwrap();
     let file = bulk(directory.path(), setup.product_id);
     in_browser((1440, 2_400), true, |browser| async move {
+        browser.save_files_in(directory.path()).await;
         // While it is held, a page does not send its next step by itself.
         let hold = "const wait = window.setTimeout;
             if (sessionStorage.held) window.setTimeout = (step, time) => (time === 400 ? 0 : wait(step, time));";
@@ -125,8 +126,12 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
             browser.press("Check the orders").await;
             browser.find("//td[contains(normalize-space(), '610.00')]").await;
             if is_first {
-                assert_eq!(orders(&node).await, 1, "a preview places nothing");
                 check(&browser, "the preview of a bulk order").await;
+                browser.sees("Entries 1 to 50 of 60.").await;
+                browser.press("Next lines").await;
+                browser.sees("Entries 51 to 60 of 60.").await;
+                browser.find("//td[@data-name='Line'][.='60']/following-sibling::td[.='taken']").await;
+                assert_eq!(orders(&node).await, 1, "a preview places nothing");
             }
             let hold = if is_first { "sessionStorage.held = 1" } else { "delete sessionStorage.held" };
             browser.run(hold).await;
@@ -147,7 +152,24 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
             assert_eq!(orders(&node).await, 60, "each line is placed once");
         }
         check(&browser, "the results of a bulk order").await;
-        browser.press("Line 59").await;
+        let links = "return [...document.querySelectorAll('main td a[href^=\"/portal/orders/\"]')].map((order) => order.href)";
+        let placed = browser.run(links).await;
+        assert_eq!(placed.as_array().unwrap().len(), 49, "the line without an order comes first");
+        browser.press("Next lines").await;
+        browser.sees("Entries 51 to 60 of 60.").await;
+        assert_eq!(browser.run(links).await.as_array().unwrap().len(), 10);
+        browser.press("Download as CSV").await;
+        let csv = downloaded(&directory.path().join("bulk-results.csv")).await;
+        let rows: Vec<&str> = csv.lines().collect();
+        assert!(rows.len() == 61 && rows[59].contains(",basket-59,placed,") && rows[60].contains(",taken,refused,,"), "{csv}");
+        browser.run("sessionStorage.held = 1").await;
+        browser.press("Place the file again").await;
+        browser.sees("50 of 60 lines: 50 placed, 0 refused.").await;
+        browser.press("Place the next 10 lines").await;
+        browser.sees("60 of 60 lines: 59 placed, 1 refused.").await;
+        assert_eq!((browser.run(links).await, orders(&node).await), (placed, 60), "the same orders result");
+        browser.press("Next lines").await;
+        browser.click("//td[@data-name='Line'][.='59']/following-sibling::td/a[starts-with(., 'Order ')]").await;
         browser.sees("basket-59").await;
     })
     .await;

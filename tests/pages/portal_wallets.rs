@@ -95,7 +95,7 @@ async fn an_event_leads_to_its_order_and_a_viewer_moves_no_money() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_viewer_reads_later_events_and_returns_to_the_beginning() {
+async fn a_viewer_reads_later_events_returns_to_the_beginning_and_reads_on_from_now() {
     // One more than a page has.
     const ORDERS: usize = 21;
     let node = Node::start().await;
@@ -116,6 +116,11 @@ async fn a_viewer_reads_later_events_and_returns_to_the_beginning() {
         check(&browser, "the last events").await;
         browser.press("From the beginning").await;
         browser.find(&first).await;
+        browser.press("From now on").await;
+        browser.sees("There is no such event yet.").await;
+        let new = place(&node, &setup).await;
+        let new = format!("//td//a[@href='/portal/orders/{new}']");
+        browser.find(&format!("//main//tbody[not(.{})]{new}", first.trim_start_matches("//main"))).await;
     })
     .await;
 }

@@ -15,6 +15,9 @@ use crate::support::shop::{receiver, worker};
 /// A page, the captions of its plots, and texts on it. The ids of the furnished node's things stand in braces.
 type Shown = (&'static str, &'static [&'static str], &'static [&'static str]);
 
+/// Captions of the plots of a webhook.
+const OF_WEBHOOK: [&str; 2] = ["Attempts by day", "Response time by day, in milliseconds"];
+
 const PORTAL: [Shown; 3] = [
     (
         "/portal",
@@ -25,13 +28,14 @@ const PORTAL: [Shown; 3] = [
             "delivered in part",
             "of the last 24 hours failed",
             "Health of webhooks",
+            "ended in the last 7 days (UTC)",
             "Latest orders",
         ],
     ),
-    ("/portal/webhooks/{webhooks}", &["Attempts by day"], &["Latest deliveries"]),
+    ("/portal/webhooks/{webhooks}", &OF_WEBHOOK, &["ended in the last 30 days (UTC)", "Latest deliveries"]),
     ("/portal/api-keys", &[], &["Begins with", "Signatures", "Restrictions", "Last used"]),
 ];
-const CONSOLE: [Shown; 4] = [
+const CONSOLE: [Shown; 5] = [
     (
         "/console",
         &[],
@@ -69,6 +73,7 @@ const CONSOLE: [Shown; 4] = [
             "Low stock",
         ],
     ),
+    ("/console/webhooks/{webhooks}", &OF_WEBHOOK, &["ended in the last 30 days (UTC)", "All attempts of this webhook"]),
     ("/console/products/{products}/stock", &["Vouchers by face value"], &["Allocated to orders", "Stock by face value"]),
     ("/console/reconciliation", &["Money by day in EUR"], &["Totals by currency", "Totals by day"]),
 ];

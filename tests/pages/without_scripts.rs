@@ -32,6 +32,8 @@ async fn place_many(browser: &Browser, file: &str) {
     browser.sees("50 of 60 lines").await;
     browser.press("Place the next 10 lines").await;
     browser.sees("60 of 60 lines: 60 placed, 0 refused.").await;
+    browser.press("Next lines").await;
+    browser.sees("Entries 51 to 60 of 60.").await;
 }
 
 async fn set_up() -> (Node, Setup, User) {

@@ -155,6 +155,8 @@ async fn a_decision_is_an_event_and_applies_until_it_is_revoked() {
     let after = bank.show(id, "").await;
     assert_eq!(statuses(&after), ["MATCHED", "MATCHED", "MATCHED", "UNMATCHED", "MATCHED", "IGNORED"]);
     assert_eq!((&after["lines"][2]["is_decided"], &after["lines"][2]["entries"][0]["transaction_id"]), (&json!(true), &twin));
+    let reasons = [0, 2, 5].map(|line| after["lines"][line]["decision_reason"].clone());
+    assert_eq!(reasons, [Value::Null, json!("the customer called"), json!("a fee")]);
     assert_eq!(after["missing"].as_array().unwrap().len(), 1, "{after:#}");
     // The decision also applies to a later import of the same file.
     assert_eq!(bank.import("text/csv", "", bank.csv()).await.data(200)["id"], *id);

@@ -347,7 +347,7 @@ impl Shop {
             self.run(Command::EnableOperatorTwoFactor(enable)).await;
         }
         self.run(commands::RemoveOperatorTwoFactor { id: ids[0] }).await;
-        let change = ChangeOperatorUser { id: ids[0], role: Some(OperatorRole::Admin), password_hash: None };
+        let change = ChangeOperatorUser { id: ids[0], role: Some(OperatorRole::Admin), password_hash: None, own: None };
         self.run(Command::ChangeOperatorUser(change)).await;
         self.run(commands::RemoveOperatorUser { id: ids[2] }).await;
         for role in [OperatorRole::Auditor, OperatorRole::Finance] {

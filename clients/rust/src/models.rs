@@ -150,6 +150,14 @@ impl std::fmt::Display for AttemptOutcome {
     }
 }
 
+/// Delivery attempts of the account's webhooks by day.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AttemptsByWebhook {
+    /// The account's webhooks, newest first, each with its days.
+    pub webhooks: Vec<models::WebhookStatistics>,
+}
+
 /// A recipient of payouts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -2447,6 +2455,9 @@ pub struct WebhookReplay {
     pub id: i64,
     /// Number of these deliveries that wait for an attempt.
     pub pending_count: i64,
+    /// Share of the replay's part of the log that is examined so far, in percent, from 0 to 100. A completed replay
+    /// has 100.
+    pub progress_percent: i64,
     /// Status of the replay.
     pub status: models::ReplayStatus,
     /// Time of the replay's last progress.

@@ -880,6 +880,14 @@ impl Client {
         Call::data(self, Method::GET, format!("/api/v1/wallets/{id}/statement")).query(query.pairs())
     }
 
+    /// List low-balance notices.
+    ///
+    /// Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows
+    /// within seconds.
+    pub fn list_low_balance_notices(&self) -> Call<Vec<models::LowBalanceNotice>> {
+        Call::list(self, Method::GET, "/client/api/wallets/notices".to_owned(), "notices")
+    }
+
     /// List wallets.
     ///
     /// Returns the account's wallets, newest first.
@@ -955,6 +963,14 @@ impl Client {
     /// counted since the release that added this operation.
     pub fn count_attempts(&self, id: i64, query: &CountAttemptsQuery) -> Call<models::WebhookStatistics> {
         Call::data(self, Method::GET, format!("/api/v1/webhooks/{id}/stats")).query(query.pairs())
+    }
+
+    /// Count the attempts of all webhooks by day.
+    ///
+    /// Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each
+    /// webhook of the account. Deleted webhooks are left out.
+    pub fn count_attempts_by_webhook(&self, query: &CountAttemptsByWebhookQuery) -> Call<models::AttemptsByWebhook> {
+        Call::data(self, Method::GET, "/api/v1/webhooks/stats".to_owned()).query(query.pairs())
     }
 
     /// Delete a webhook.
@@ -1053,6 +1069,20 @@ pub struct CountAttemptsQuery {
 }
 
 impl CountAttemptsQuery {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let pairs = [self.days.as_ref().map(|value| ("days", value.to_string()))];
+        pairs.into_iter().flatten().collect()
+    }
+}
+
+/// Query of [`Client::count_attempts_by_webhook`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CountAttemptsByWebhookQuery {
+    /// Number of days up to today, 1 to 92. Default: 30.
+    pub days: Option<i64>,
+}
+
+impl CountAttemptsByWebhookQuery {
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let pairs = [self.days.as_ref().map(|value| ("days", value.to_string()))];
         pairs.into_iter().flatten().collect()

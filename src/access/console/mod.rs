@@ -3,6 +3,7 @@
 //! Every request looks up its cookie. So the end of a session, a removal or a new role applies to the very next request, on
 //! every node. All times are those of the database's clock.
 
+mod listing;
 mod second_factor;
 
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use crate::ledger::FIRST_SHARD;
 use crate::ledger::texts::OPERATOR_TOTP;
 use crate::secrets::rows::Row;
 use crate::secrets::seal::{Keyring, Secret, random_secret};
+pub use listing::LiveSession;
 use second_factor::AcceptedFactor;
 
 /// Lifetime of a session.
@@ -147,14 +149,26 @@ impl Console {
         Ok(budget(if is_known { source } else { self.keyring.fingerprint("operator.login_elsewhere", user) }))
     }
 
-    /// Returns the budget that counts wrong codes in this operator's sessions.
-    pub fn code_budget(&self, operator_id: i64) -> LoginBudget {
+    /// Returns the budget that counts wrong codes and wrong present passwords in this operator's sessions.
+    pub fn guess_budget(&self, operator_id: i64) -> LoginBudget {
         budget(self.keyring.fingerprint("operator.code", operator_id.to_be_bytes()))
     }
 
     fn source_hash(&self, email: &str, network: IpAddr) -> [u8; 32] {
         let source = [&self.email_lookup(email)[..], network.to_string().as_bytes()].concat();
         self.keyring.fingerprint("operator.login_source", source)
+    }
+
+    /// Returns the hash of a signed-in operator's password if this is the password.
+    ///
+    /// # Errors
+    /// [`AccessError::Unavailable`] if the database does not answer, or too many passwords wait.
+    pub async fn hash_of_password(&self, operator_id: i64, lane: Lane, password: Secret) -> Result<Option<Secret>, AccessError> {
+        let found = self.candidate(None, Some(operator_id)).await?;
+        let user = found.filter(|user| self.keyring.admits(user.row(), Some(&user.mac)));
+        let hash = user.and_then(|user| user.password_hash).map(Secret::new);
+        let is_right = self.passwords.verify(lane, password, hash.clone()).await?;
+        Ok(hash.filter(|_| is_right))
     }
 
     /// Starts a session for a user who logs in with a password, and with a second factor if one is enrolled.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{FromRow, PgConnection};
-use ledger_events::UserId;
+use ledger_events::{AccountId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{REFRESH_LIFETIME, Renewed, SessionId, Sessions};
@@ -62,6 +62,25 @@ impl Sessions {
         Ok(found.into_iter().map(|stored| self.view(stored)).collect())
     }
 
+    /// Lists the networks that started the 100 newest live sessions of an account's users. A network can occur repeatedly.
+    ///
+    /// # Errors
+    /// [`AccessError::Unavailable`] if the database does not answer.
+    pub async fn networks_of(&self, account_id: AccountId) -> Result<Vec<Secret>, AccessError> {
+        let found: Vec<(SessionId, Vec<u8>)> = sqlx::query_as(
+            "SELECT s.id, d.sealed FROM users u JOIN vault.sessions s ON s.user_id = u.id
+             JOIN vault.session_details d ON d.session_id = s.id
+             WHERE u.account_id = $1 AND NOT u.is_removed AND s.revoked_at IS NULL AND s.expires_at > clock_timestamp()
+             ORDER BY s.id DESC LIMIT $2",
+        )
+        .bind(account_id)
+        .bind(MAX_LISTED)
+        .fetch_all(&self.pool)
+        .await?;
+        let clients = found.iter().filter_map(|(id, sealed)| self.client(*id, sealed));
+        Ok(clients.map(|client| Secret::new(client.network)).collect())
+    }
+
     /// Ends a session of this user. Returns false if the user has no such session.
     ///
     /// # Errors
@@ -73,14 +92,16 @@ impl Sessions {
         Ok(ended.bind(session_id).bind(user_id).execute(&self.pool).await?.rows_affected() > 0)
     }
 
+    /// Opens the client of a session. Returns none if it cannot be opened.
+    fn client(&self, session_id: SessionId, sealed: &[u8]) -> Option<Client> {
+        let plain = self.keyring.open(SESSION_CLIENT, session_id, sealed);
+        let plain = plain.inspect_err(|error| tracing::warn!(%error, session_id, "failed to open a session's details"));
+        serde_json::from_slice(&plain.ok()?).ok()
+    }
+
     fn view(&self, stored: Stored) -> UserSession {
-        let open = |sealed: &Vec<u8>| -> Option<Client> {
-            let plain = self.keyring.open(SESSION_CLIENT, stored.id, sealed);
-            let plain =
-                plain.inspect_err(|error| tracing::warn!(%error, session_id = stored.id, "failed to open a session's details"));
-            serde_json::from_slice(&plain.ok()?).ok()
-        };
-        let (network, user_agent) = match stored.sealed.as_ref().and_then(open) {
+        let client = stored.sealed.as_ref().and_then(|sealed| self.client(stored.id, sealed));
+        let (network, user_agent) = match client {
             Some(client) => (Some(Secret::new(client.network)), client.user_agent.map(Secret::new)),
             None => (None, None),
         };

@@ -62,6 +62,7 @@ const OWN: &[(&str, &[Code])] = &[
     ("decide_line", &[Code::Conflict]),
     // 403 for a request from a page of another site.
     ("log_in_to_console", &[Code::InvalidCredentials, Code::TwoFactorRequired, Code::Forbidden]),
+    ("change_console_password", &[Code::NotFound, Code::Conflict]),
     ("begin_console_two_factor", &[Code::Conflict]),
     ("confirm_console_two_factor", &[Code::NotFound, Code::Conflict]),
     ("remove_console_two_factor", &[Code::NotFound]),

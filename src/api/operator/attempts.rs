@@ -1,7 +1,9 @@
-//! `/admin/v1/attempts`: attempts of deliveries to the webhooks of all accounts, by time.
+//! `/admin/v1/attempts`: attempts of deliveries to the webhooks of all accounts, by time and webhook.
 
 use chrono::{DateTime, Utc};
+use ledger_events::WebhookId;
 use ledger_projections::deliveries::AnyAttempt;
+use ledger_projections::webhooks;
 use poem_openapi::param::Query;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -12,6 +14,7 @@ use crate::api::error::ApiError;
 use crate::api::principal::Caller;
 use crate::api::reply::Reply;
 use crate::api::state::{State, Tag};
+use crate::ledger::FIRST_SHARD;
 
 /// An attempt with the delivery, the webhook and the account that it belongs to.
 #[derive(Object, Serialize)]
@@ -66,6 +69,8 @@ impl Attempts {
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
+        /// Only attempts of deliveries to this webhook. Those from before migration 0056 are left out.
+        webhook_url_id: Query<Option<i64>>,
         /// Only attempts with this outcome.
         outcome: Query<Option<AttemptOutcome>>,
         /// Only attempts that ended at or after this time.
@@ -78,7 +83,16 @@ impl Attempts {
         limit: Query<Option<i64>>,
     ) -> Result<Reply<AttemptPage>, ApiError> {
         let query = AttemptQuery { outcome: outcome.0, since: since.0, until: until.0, before: before.0, limit: limit.0 };
-        let (attempts, next_before) = query.list(&state, None).await?;
+        let webhook = match webhook_url_id.0 {
+            None => None,
+            Some(id) => {
+                let shards: Vec<_> = state.ledger.shards().collect();
+                let found = webhooks::find(state.ledger.pool(), &shards, WebhookId(id)).await?;
+                // An unknown webhook has no attempts on any shard.
+                Some((found.map_or(FIRST_SHARD, |(shard, _)| shard), WebhookId(id)))
+            }
+        };
+        let (attempts, next_before) = query.list(&state, webhook).await?;
         Ok(Reply(AttemptPage { attempts: attempts.into_iter().map(Into::into).collect(), next_before }))
     }
 }

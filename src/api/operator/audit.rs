@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use ledger_events::{AccountId, Actor};
+use ledger_database::PgPool;
+use ledger_events::catalogue::ProductEvent;
+use ledger_events::wallet::WalletEvent;
+use ledger_events::{AccountId, Actor, Event, Recorded, ShardId};
 use poem_openapi::param::Query;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -20,8 +23,9 @@ use crate::export::Stream;
 use crate::export::selection::Range;
 use crate::ledger::actors::{self, ActorNames};
 use crate::ledger::reader::audit::{self, Criteria};
-use crate::ledger::reader::{self, Stored};
-use crate::secrets::seal::Secret;
+use crate::ledger::reader::{self, ReadError, Stored};
+use crate::ledger::reasons::{self, Reasons};
+use crate::secrets::seal::{Keyring, Secret};
 
 /// Kinds of actors. Those before `fulfilment` have an id.
 const ACTORS: [&str; 7] = ["credential", "user", "operator", "fulfilment", "replay", "sandbox", "service"];
@@ -45,6 +49,10 @@ pub(super) struct AuditEntry {
     subject: String,
     /// Account that the action belongs to.
     account_id: Option<i64>,
+    /// Reference of a funding, or the supplier's reference of a load of vouchers; null for other actions, and if none was given.
+    reference: Option<String>,
+    /// Reason or note that the actor gave; null if there is none, or if it was erased.
+    reason: Option<String>,
     /// `X-Request-ID` of the request, or the name of the command or background process.
     request_id: String,
     /// Time at which the event was recorded.
@@ -63,21 +71,48 @@ struct AuditPage {
 }
 
 impl AuditEntry {
-    pub(super) fn of(stored: &Stored, names: &ActorNames) -> Result<Self, ApiError> {
-        let metadata = stored.decode()?.metadata;
+    /// Builds the entries of these events of a shard, with the names of their actors and the reasons that these gave.
+    pub(super) async fn of_events(
+        pool: &PgPool,
+        keyring: &Keyring,
+        shard: ShardId,
+        events: &[&Stored],
+    ) -> Result<Vec<Self>, ApiError> {
+        let recorded = events.iter().map(|stored| stored.decode()).collect::<Result<Vec<Recorded>, ReadError>>()?;
+        let actors: HashSet<Actor> = recorded.iter().map(|recorded| recorded.metadata.actor).collect();
+        let names = actors::names(pool, Some(keyring), shard, &actors).await?;
+        let reasons = reasons::load(pool, keyring, shard, &recorded).await?;
+        let entries = events.iter().zip(recorded).map(|(stored, recorded)| Self::of(stored, recorded, &names, &reasons));
+        Ok(entries.collect())
+    }
+
+    fn of(stored: &Stored, recorded: Recorded, names: &ActorNames, reasons: &Reasons) -> Self {
+        let Recorded { event, metadata, .. } = recorded;
         let (actor_type, actor_id) = metadata.actor.kind();
-        Ok(Self {
+        let text = |text: &Secret| text.expose().to_owned();
+        Self {
             position: stored.position,
             event_id: stored.event_id.to_string(),
             r#type: stored.event_type.clone(),
             actor_type: actor_type.to_owned(),
             actor_id,
-            actor_name: names.get(&metadata.actor).map(|name: &Secret| name.expose().to_owned()),
+            actor_name: names.get(&metadata.actor).map(text),
             subject: format!("{}/{}", stored.stream_type, stored.stream_id),
             account_id: metadata.account_id.map(|id| id.0),
+            reference: reference(event),
+            reason: reasons.get(&stored.position).map(text),
             request_id: metadata.request_id,
             recorded_at: stored.recorded_at.into(),
-        })
+        }
+    }
+}
+
+/// Returns the reference that an event records for people.
+fn reference(event: Event) -> Option<String> {
+    match event {
+        Event::Wallet(WalletEvent::WalletFunded(funded)) => Some(funded.reference),
+        Event::Product(ProductEvent::VoucherStockLoaded(loaded)) => loaded.supplier_reference,
+        _ => None,
     }
 }
 
@@ -158,11 +193,8 @@ impl Audit {
         let head = reader::head(pool, shard).await?;
         let bounds = range.resolve(pool, shard, head).await?;
         let page = audit::page(pool, shard, bounds, &criteria, limit).await?;
-        let actors = page.events.iter().map(|stored| Ok(stored.decode()?.metadata.actor));
-        let actors: HashSet<Actor> = actors.collect::<Result<_, ApiError>>()?;
-        let names = actors::names(pool, Some(&state.keyring), shard, &actors).await?;
-        let entries = page.events.iter().map(|stored| AuditEntry::of(stored, &names));
-        let entries = entries.collect::<Result<_, _>>()?;
+        let events: Vec<&Stored> = page.events.iter().collect();
+        let entries = AuditEntry::of_events(pool, &state.keyring, shard, &events).await?;
         Ok(Reply(AuditPage { entries, next_before: page.next_before, shard_ids: state.ledger.shards().collect() }))
     }
 }

@@ -3,6 +3,7 @@
 
 mod view;
 
+use std::collections::HashMap;
 use std::future::Future;
 
 use bank_statements::lines::Columns;
@@ -30,6 +31,7 @@ use crate::api::reply::{Data, Listed, Reply, Stored, render};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::api::statements::Form;
 use crate::ledger::commands::{DecideMatch, ImportStatement};
+use crate::ledger::texts::{self, DECISION_REASON};
 use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
 use crate::secrets::seal::Secret;
@@ -185,6 +187,19 @@ async fn statement_of(state: &State<'_>, id: StatementId) -> Result<reconciliati
     statements::find(state.ledger.pool(), FIRST_SHARD, id).await?.ok_or_else(not_found)
 }
 
+/// Loads the reasons for the decisions about these lines, by the number of the line. Erased ones are absent.
+async fn reasons(
+    state: &State<'_>,
+    statement: &reconciliation::BankStatement,
+    lines: impl Iterator<Item = i32>,
+) -> Result<HashMap<i32, String>, ApiError> {
+    let decided: Vec<(i32, i64)> = lines.filter_map(|line| Some((line, statement.decisions.get(&line)?.id.0))).collect();
+    let wanted: Vec<_> = decided.iter().map(|(_, id)| (DECISION_REASON, *id)).collect();
+    let texts = texts::load(state.ledger.pool(), &state.keyring, FIRST_SHARD, &wanted).await?;
+    let reason = |(line, id): (i32, i64)| Some((line, texts.get(&(DECISION_REASON, id))?.expose().to_owned()));
+    Ok(decided.into_iter().filter_map(reason).collect())
+}
+
 fn tolerance(days: Option<i64>, amount: Option<String>) -> Result<Tolerance, ApiError> {
     let most = kept::MAX_DAYS;
     let days = days.unwrap_or(Tolerance::DAYS);
@@ -337,12 +352,17 @@ impl BankStatements {
             return Ok(Matched::Csv(id.0, csv(matching).map_err(ApiError::internal)?));
         }
         let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let lines = matching.lines.into_iter().skip(within(page.offset())).take(within(page.limit));
+        let lines: Vec<_> = matching.lines.into_iter().skip(within(page.offset())).take(within(page.limit)).collect();
         let missing = matching.unmatched.into_iter().take(MAX_MISSING);
+        let mut reasons = reasons(&state, &statement, lines.iter().map(|(line, _)| line.number)).await?;
+        let shown = lines.into_iter().map(|(line, found)| {
+            let reason = reasons.remove(&line.number);
+            StatementLine::of(line, found).with_reason(reason)
+        });
         let matched = MatchedStatement {
             statement: statement.into(),
             summary,
-            lines: lines.map(|(line, found)| StatementLine::of(line, found)).collect(),
+            lines: shown.collect(),
             missing: missing.map(|(candidate, is_ambiguous)| LedgerEntry::of(candidate, is_ambiguous)).collect(),
         };
         Ok(Matched::Json(render(&matched).map_err(ApiError::internal)?))

@@ -1,10 +1,8 @@
 //! `/admin/v1/erasures` and `/admin/v1/retention`: data that was destroyed, and data that is kept for a time.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{NaiveTime, TimeDelta};
-use ledger_events::Actor;
 use ledger_events::erasure::PersonalDataErased;
 use poem_openapi::param::Query;
 use poem_openapi::{Enum, Object, OpenApi};
@@ -21,10 +19,9 @@ use crate::api::state::{State, Tag};
 use crate::delivery::days::KEPT_DAYS;
 use crate::delivery::oldest::{Oldest, oldest};
 use crate::delivery::retention::RetentionSettings;
-use crate::ledger::actors;
 use crate::ledger::erasure::wipe;
 use crate::ledger::expiry::KEY_LIFETIME;
-use crate::ledger::reader::erasures;
+use crate::ledger::reader::{Stored, erasures};
 
 /// An erasure of personal data, or one step of a large one, with its entry in the audit.
 #[derive(Object, Serialize)]
@@ -149,12 +146,11 @@ impl Erasures {
         let shard = state.shard_named(shard_id.0)?;
         let pool = state.ledger.pool();
         let page = erasures::page(pool, shard, position_before(before.0)?, limit).await?;
-        let actors = page.erasures.iter().map(|(stored, _)| Ok(stored.decode()?.metadata.actor));
-        let actors: HashSet<Actor> = actors.collect::<Result<_, ApiError>>()?;
-        let names = actors::names(pool, Some(&state.keyring), shard, &actors).await?;
-        let shown = page.erasures.iter().map(|(stored, erased)| Ok(Erasure::of(AuditEntry::of(stored, &names)?, erased)));
+        let events: Vec<&Stored> = page.erasures.iter().map(|(stored, _)| stored).collect();
+        let entries = AuditEntry::of_events(pool, &state.keyring, shard, &events).await?;
+        let shown = entries.into_iter().zip(&page.erasures).map(|(entry, (_, erased))| Erasure::of(entry, erased));
         Ok(Reply(ErasurePage {
-            erasures: shown.collect::<Result<_, ApiError>>()?,
+            erasures: shown.collect(),
             next_before: page.next_before,
             unwiped_tables: wipe::outstanding(pool).await?,
         }))

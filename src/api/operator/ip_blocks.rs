@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ledger_events::AccountId;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
@@ -53,7 +54,8 @@ pub struct IpBlocks;
 impl IpBlocks {
     /// List login blocks
     ///
-    /// Returns the active blocks of IP addresses, newest first.
+    /// Returns the active blocks of IP addresses, newest first. With `account_id`, these are the blocks of the addresses from
+    /// which the account's users are signed in, according to the 100 newest sessions.
     #[oai(path = "/ip-blocks", method = "get", operation_id = "list_ip_blocks")]
     async fn list(
         &self,
@@ -63,9 +65,16 @@ impl IpBlocks {
         page: Query<Option<i64>>,
         /// Blocks per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
+        /// Only blocks of addresses from which users of this account are signed in.
+        account_id: Query<Option<i64>>,
     ) -> Result<Listed<IpBlock>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        Ok(listed(blocks::list(state.ledger.pool(), rows_of(page)).await?, page, IpBlock::from))
+        let networks = match account_id.0 {
+            Some(id) => Some(state.sessions.networks_of(AccountId(id)).await?),
+            None => None,
+        };
+        let found = blocks::list(state.ledger.pool(), networks.as_deref(), rows_of(page)).await?;
+        Ok(listed(found, page, IpBlock::from))
     }
 
     /// Lift a login block

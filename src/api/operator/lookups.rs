@@ -16,6 +16,7 @@ use crate::api::principal::Caller;
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Timestamp;
 use crate::api::state::{State, Tag, not_found, time};
+use crate::api::statistics::{self, WebhookStatistics};
 use crate::api::webhooks::{self as hooks, Event, Webhook};
 
 /// A webhook with the account that it belongs to.
@@ -198,6 +199,26 @@ impl Lookups {
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
         let (account_id, is_deleted) = (webhook.account_id, webhook.is_deleted);
         Ok(Reply(AnyWebhook { account_id: account_id.0, is_deleted, webhook: hooks::with_texts(&state, shard, webhook).await? }))
+    }
+
+    /// Count any webhook's attempts by day
+    ///
+    /// Returns the number of delivery attempts to the webhook of any account on each day (UTC) up to today, and how long they
+    /// took. They are counted since migration 0036. `GET /admin/v1/attempts` lists those that retention has not removed.
+    #[oai(path = "/webhooks/:id/stats", method = "get", operation_id = "count_any_attempts")]
+    async fn attempts(
+        &self,
+        _caller: Caller<Operator>,
+        state: State<'_>,
+        /// Unique identifier of the webhook.
+        id: Path<i64>,
+        /// Number of days up to today, 1 to 92. Default: 30.
+        days: Query<Option<i64>>,
+    ) -> Result<Reply<WebhookStatistics>, ApiError> {
+        let days = statistics::days(days.0)?;
+        let shards: Vec<_> = state.ledger.shards().collect();
+        let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
+        Ok(Reply(statistics::attempts_by_day(&state, (shard, webhook.id), days).await?))
     }
 
     /// Retrieve a delivery

@@ -169,7 +169,8 @@ impl Operators {
             }
             None => None,
         };
-        let change = commands::ChangeOperatorUser { id: id.0, role: role.map(access::Role::from), password_hash };
+        let role = role.map(access::Role::from);
+        let change = commands::ChangeOperatorUser { id: id.0, role, password_hash, own: None };
         Ok(Reply(act(&state, &caller, change).await?))
     }
 

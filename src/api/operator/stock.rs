@@ -26,6 +26,8 @@ use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
 
 /// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
+/// Maximum number of duplicates whose rows are returned.
+const MAX_DUPLICATE_ROWS: usize = 500;
 
 /// Result of an upload of vouchers.
 #[derive(Default, Object, Serialize)]
@@ -34,6 +36,8 @@ struct StockLoaded {
     accepted: i64,
     /// Number of vouchers that the product already has. They are not added again.
     duplicates: i64,
+    /// Rows of these duplicates, counted from 1 without the header row. Only the first 500 are listed.
+    duplicate_rows: Vec<i64>,
     /// Rows that were refused, each with the reason.
     rejected: Vec<RejectedRow>,
 }
@@ -186,11 +190,14 @@ impl Stock {
             let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;
             loaded.accepted += i64::from(chunk.accepted);
             loaded.duplicates += i64::from(chunk.duplicates);
+            loaded.duplicate_rows.extend(chunk.duplicate_rows);
             loaded
                 .rejected
                 .extend(chunk.rejected.into_iter().map(|(row, reason)| RejectedRow { row, reason: reason.to_owned() }));
         }
         loaded.rejected.sort_by_key(|rejected| rejected.row);
+        loaded.duplicate_rows.sort_unstable();
+        loaded.duplicate_rows.truncate(MAX_DUPLICATE_ROWS);
         Ok(Reply(loaded))
     }
 

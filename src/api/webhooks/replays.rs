@@ -100,6 +100,8 @@ struct WebhookReplay {
     webhook_id: i64,
     /// Status of the replay.
     status: ReplayStatus,
+    /// Share of the replay's part of the log that is examined so far, in percent, from 0 to 100. A completed replay has 100.
+    progress_percent: i64,
     /// Number of deliveries created so far.
     deliveries: i64,
     /// Number of these deliveries that wait for an attempt.
@@ -124,6 +126,7 @@ impl WebhookReplay {
             id: replay.id.0,
             webhook_id: replay.webhook_id.0,
             status: replay.status.into(),
+            progress_percent: replay.progress_percent(),
             deliveries: replay.deliveries,
             pending_count: outcome.pending,
             delivered_count: outcome.delivered,

@@ -37,6 +37,7 @@ pub use super::stock::NewVoucher;
 use super::texts::{APPROVAL_NOTE, APPROVAL_REASON};
 use crate::secrets::seal::{SealError, Secret, salted_hash};
 pub use approvals::MoneyChange;
+pub use operators::OwnChange;
 pub use payouts::PayoutOutcome;
 pub use webhooks::{CredentialLink, VisibleSecrets, WebhookChange};
 

@@ -120,7 +120,8 @@ document.addEventListener("submit", (event) => { if (!event.target.matches("[dat
 document.addEventListener("submit", (event) => {
   const form = event.target;
   // A download leaves the page as it is, so its form can be sent again.
-  if (form.method !== "post" || form.action.endsWith(".csv")) return;
+  const to = event.submitter?.getAttribute("formaction") ?? form.action;
+  if (form.method !== "post" || to.endsWith(".csv")) return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "1";
 });

@@ -1,22 +1,24 @@
-//! The operator's own sign-in: the session, and the second factor.
+//! The operator's own sign-in: the second factor, the password, and the sessions.
 
 use chrono::{DateTime, Utc};
+use futures::try_join;
 use maud::{Markup, html};
 use poem::Response;
 use poem::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::pages::call::Refusal;
+use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, Kind};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::layout;
 use crate::pages::parts::values::{copyable, facts, time, words};
+use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
-const SESSION: &str = "/admin/auth/session";
+/// Address of the form that removes the second factor.
+const REMOVAL: &str = "/console/account/two-factor/remove";
 
 /// The session, as `GET /admin/auth/session` returns it.
 #[derive(Debug, Deserialize)]
@@ -26,6 +28,15 @@ struct Session {
     sign_in: String,
     two_factor: bool,
     expires_at: DateTime<Utc>,
+}
+
+/// A session of the operator, as `GET /admin/auth/sessions` returns it.
+#[derive(Debug, Deserialize)]
+struct LiveSession {
+    id: i64,
+    started_at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+    is_current: bool,
 }
 
 /// A secret for an authenticator app, as `POST /admin/auth/two-factor` returns it.
@@ -44,16 +55,28 @@ pub fn add(site: Site) -> Site {
     site.get("/console/account", show)
         .post("/console/account/two-factor", begin)
         .post("/console/account/two-factor/confirm", confirm)
-        .post("/console/account/two-factor/remove", remove)
+        .post(REMOVAL, remove)
+        .post("/console/account/password", change_password)
+        .post("/console/account/sessions/:id/end", end_session)
+}
+
+async fn load(visit: &Visit) -> Result<(Session, List<LiveSession>), Refusal> {
+    try_join!(visit.get("/admin/auth/session"), visit.list("/admin/auth/sessions", "sessions"))
 }
 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
-    let session = visit.get(SESSION).await?;
-    Ok(page(&visit, &session, None))
+    let (session, sessions) = load(&visit).await?;
+    Ok(page(&visit, &session, &sessions.items, None))
 }
 
-fn page(visit: &Visit, session: &Session, refusal: Option<&Refusal>) -> Response {
+/// Shows the page again, with the refusal of one of its forms.
+async fn refused(visit: &Visit, refusal: Refusal) -> PageResult {
+    let (session, sessions) = load(visit).await?;
+    corrected(refusal, |refusal| layout::refused(page(visit, &session, &sessions.items, Some(refusal)), refusal))
+}
+
+fn page(visit: &Visit, session: &Session, sessions: &[LiveSession], refusal: Option<&Refusal>) -> Response {
     let body = html! {
         (layout::problem(refusal))
         (facts(&[
@@ -65,14 +88,49 @@ fn page(visit: &Visit, session: &Session, refusal: Option<&Refusal>) -> Response
         ]))
         @if session.sign_in == "password" {
             h2 { "Second factor" }
-            @if session.two_factor { (removal(refusal)) }
+            @if session.two_factor { (removal(refusal.filter(|_| visit.path() == REMOVAL))) }
             @else {
                 p { "With a second factor, a stolen password is not enough to sign in. You need an authenticator app." }
                 form method="post" action="/console/account/two-factor" { button { "Enrol a second factor" } }
             }
         }
+        h2 { "Password" }
+        @if session.sign_in == "password" { (password(visit, refusal)) }
+        @else { p { "Your organisation signs you in. Change your password there." } }
+        h2 { "Sessions" }
+        (rows(sessions))
     };
     layout::page(visit, "Your sign-in", &body)
+}
+
+fn password(visit: &Visit, refusal: Option<&Refusal>) -> Markup {
+    let fields = Filled { form: &visit.form, refusal };
+    html! {
+        form.card method="post" action="/console/account/password" {
+            (fields.input("current_password", "Present password", "password", ""))
+            (fields.input("new_password", "New password", "password", "8 to 128 characters. Your other sessions end."))
+            button { "Change the password" }
+        }
+    }
+}
+
+fn rows(sessions: &[LiveSession]) -> Markup {
+    let columns = [("Signed in", false), ("Ends", false), ("Actions", false)];
+    let row = |session: &LiveSession| {
+        vec![
+            time(session.started_at),
+            time(session.expires_at),
+            html! {
+                @if session.is_current { "This session" }
+                @else {
+                    form method="post" action={ "/console/account/sessions/" (session.id) "/end" } {
+                        button.plain aria-label={ "End session " (session.id) } { "End" }
+                    }
+                }
+            },
+        ]
+    };
+    table::table("Sessions", &columns, &sessions.iter().map(row).collect::<Vec<_>>())
 }
 
 fn removal(refusal: Option<&Refusal>) -> Markup {
@@ -81,7 +139,7 @@ fn removal(refusal: Option<&Refusal>) -> Markup {
     html! {
         details open[refusal.is_some()] {
             summary { "Remove the second factor" }
-            form.card method="post" action="/console/account/two-factor/remove" {
+            form.card method="post" action=(REMOVAL) {
                 p { "Your password alone is then enough to sign in." }
                 (fields.input("code", "Code", "text", "Six digits from your authenticator app, or a recovery code."))
                 button.danger { "Remove the second factor" }
@@ -95,10 +153,7 @@ async fn begin(visit: Visit) -> PageResult {
     visit.operator()?;
     match visit.change(Method::POST, "/admin/auth/two-factor", &json!({})).await {
         Ok(enrolment) => Ok(enrolment_page(&visit, &enrolment, None)),
-        Err(refusal) => {
-            let session = visit.get(SESSION).await?;
-            corrected(refusal, |refusal| layout::refused(page(&visit, &session, Some(refusal)), refusal))
-        }
+        Err(refusal) => refused(&visit, refusal).await,
     }
 }
 
@@ -157,11 +212,25 @@ async fn remove(visit: Visit) -> PageResult {
     let body = visit.form.json(&[("code", Kind::Text)]);
     match visit.change::<Value>(Method::POST, "/admin/auth/two-factor/remove", &body).await {
         Ok(_) => Ok(redirect("/console/account?done=changed")),
-        Err(refusal) => {
-            let session = visit.get(SESSION).await?;
-            corrected(refusal, |refusal| layout::refused(page(&visit, &session, Some(refusal)), refusal))
-        }
+        Err(refusal) => refused(&visit, refusal).await,
     }
+}
+
+/// Changes the password. The current session goes on, and all others end.
+async fn change_password(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let body = visit.form.json(&[("current_password", Kind::Exact), ("new_password", Kind::Exact)]);
+    match visit.change::<Value>(Method::PUT, "/admin/auth/password", &body).await {
+        Ok(_) => Ok(redirect("/console/account?done=password-changed")),
+        Err(refusal) => refused(&visit, refusal).await,
+    }
+}
+
+async fn end_session(visit: Visit) -> PageResult {
+    visit.operator()?;
+    let path = format!("/admin/auth/sessions/{}", visit.id("id")?);
+    visit.change::<Value>(Method::DELETE, &path, &json!({})).await?;
+    Ok(redirect("/console/account?done=ended"))
 }
 
 #[cfg(test)]
@@ -174,5 +243,12 @@ mod tests {
         let told = (&*enrolment.secret, enrolment.otpauth_url.as_deref());
         assert_eq!(told, ("GEZDGNBV", Some("otpauth://totp/a?secret=GEZDGNBV")));
         assert_eq!(enrolment_of(&Form::parse(b"otpauth_url=javascript%3Aalert(1)")).otpauth_url, None);
+    }
+
+    #[test]
+    fn each_session_but_the_own_one_has_a_button() {
+        let session = |id, is_current| LiveSession { id, started_at: Utc::now(), expires_at: Utc::now(), is_current };
+        let markup = rows(&[session(5, true), session(6, false)]).0;
+        assert!(markup.contains("/console/account/sessions/6/end") && !markup.contains("sessions/5/end"), "{markup}");
     }
 }

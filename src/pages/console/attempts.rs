@@ -5,6 +5,7 @@ use poem::Response;
 use serde::Deserialize;
 
 use crate::pages::call::Refusal;
+use crate::pages::form::address;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::period::during;
 use crate::pages::parts::{layout, table};
@@ -34,8 +35,19 @@ pub fn ended(from: &str, to: &str) -> String {
     during(PATH, from, to)
 }
 
+/// Returns the address of the attempts of a webhook.
+pub fn of_webhook(webhook: i64) -> String {
+    address(PATH, &[("webhook_url_id", &webhook.to_string())])
+}
+
+/// Returns the address of the attempts of a webhook that ended on a day (UTC), such as `2026-01-31`.
+pub fn of_day(webhook: i64, day: &str) -> String {
+    let (webhook, from, to) = (webhook.to_string(), format!("{day}T00:00"), format!("{day}T23:59"));
+    address(PATH, &[("webhook_url_id", &webhook), ("from", &from), ("to", &to)])
+}
+
 async fn load(visit: &Visit) -> Result<Part<AnyAttempt>, Refusal> {
-    visit.get(&format!("/admin/v1/attempts?{}", attempts::filters(&visit.query)?)).await
+    visit.get(&format!("/admin/v1/attempts?{}", attempts::filters(&visit.query, true)?)).await
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -51,9 +63,9 @@ fn page(visit: &Visit, part: Option<&Part<AnyAttempt>>, refusal: Option<&Refusal
         (layout::problem(refusal))
         p {
             "Attempts of all nodes to deliver events to the webhooks of all accounts. Those that a node took up last come first. A \
-             period has those that ended in it, as the plots of " a href="/console/operations" { "operations" } " count them."
+             period has those that ended in it, as the plots of " a href="/console/operations" { "operations" } " and of a webhook count them."
         }
-        (attempts::form(PATH, &visit.query, refusal))
+        (attempts::form(PATH, &visit.query, refusal, true))
         @if let Some(part) = part {
             (attempts::content((PATH, &visit.query), part, rows, ("No attempt is listed yet. It needs a webhook, and an order.", None)))
         }

@@ -1,5 +1,6 @@
 //! The audit: who did what, by actor, subject, type and time, and as CSV.
 
+use std::borrow::Cow;
 use std::{future, io};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -14,7 +15,7 @@ use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{in_minutes, minutes, rfc3339};
-use crate::pages::parts::values::{time, words};
+use crate::pages::parts::values::{self, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -28,12 +29,14 @@ const MAX_CALLS: usize = 5;
 const ON_PAGE: usize = 50;
 /// Largest number of actions in a call.
 const IN_CALL: usize = 100;
+/// Number of characters of a reason in the list. The page of the event has all of them.
+const MAX_TEXT: usize = 160;
 /// Choices of the filter for reveals of secrets.
 const REVEALS: [(&str, &str); 2] = [("", "All actions"), ("true", "Reveals of secrets")];
 
 /// An action, as `GET /admin/v1/audit` returns it.
 #[derive(Debug, Deserialize)]
-struct Entry {
+pub struct Entry {
     position: i64,
     event_id: String,
     r#type: String,
@@ -42,8 +45,10 @@ struct Entry {
     actor_name: Option<String>,
     subject: String,
     account_id: Option<i64>,
+    reference: Option<String>,
+    reason: Option<String>,
     request_id: String,
-    recorded_at: DateTime<Utc>,
+    pub recorded_at: DateTime<Utc>,
 }
 
 /// A part of the audit, the newest actions first.
@@ -74,6 +79,22 @@ impl Entry {
             (None, None) => kind,
         }
     }
+
+    /// Links to everything that the actor did.
+    pub fn by(&self) -> Markup {
+        html! { a href=(super::parts::audit_of("actor", &self.actor())) { (self.actor_title()) } }
+    }
+
+    /// Links to the event in the log of a shard.
+    pub fn event(&self, shard: &str) -> Markup {
+        html! { a href={ "/console/events/" (shard) "/" (self.position) } { (self.r#type) } }
+    }
+
+    /// Returns the reference and the reason, each with its name, as far as the action has them.
+    pub fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let texts = [("Reference", &self.reference), ("Reason or note", &self.reason)];
+        texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)))
+    }
 }
 
 pub fn add(site: Site) -> Site {
@@ -98,6 +119,20 @@ fn earlier(query: &str, before: Option<&str>) -> String {
 /// Reads the part of the log before a position.
 async fn call(visit: &Visit, filters: &str, before: Option<&str>, limit: usize) -> Result<Part, Refusal> {
     visit.get(&format!("/admin/v1/audit?{}&limit={limit}", earlier(filters, before))).await
+}
+
+/// Reads the action at a position of the log of a shard.
+pub async fn at(visit: &Visit, shard: i64, position: i64) -> Result<Option<Entry>, Refusal> {
+    let after = position.saturating_add(1).to_string();
+    let part = call(visit, &format!("shard_id={shard}"), Some(&after), 1).await?;
+    Ok(part.entries.into_iter().find(|entry| entry.position == position))
+}
+
+/// Reads the newest actions of these types on a subject in the first shard.
+pub async fn newest(visit: &Visit, subject: &str, types: &str, most: usize) -> Result<Vec<Entry>, Refusal> {
+    let filters =
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("subject", subject), ("type", types)]).finish();
+    Ok(call(visit, &filters, None, most).await?.entries)
 }
 
 /// Reads actions until there are `wanted` of them, the log has no more, or `calls` calls are made.
@@ -198,14 +233,19 @@ fn shards(query: &Form, shown: &str, all: &[i16]) -> Markup {
     }
 }
 
+/// Returns the beginning of a text that can be long.
+pub fn beginning(text: &str) -> Cow<'_, str> {
+    values::beginning(text, MAX_TEXT)
+}
+
 fn rows(shard: &str, entries: &[Entry]) -> Markup {
     let columns =
         [("Time", false), ("Actor", false), ("Event", false), ("Subject", false), ("Account", false), ("Request", false)];
     let row = |entry: &Entry| {
         vec![
             time(entry.recorded_at),
-            html! { a href=(super::parts::audit_of("actor", &entry.actor())) { (entry.actor_title()) } },
-            html! { a href={ "/console/events/" (shard) "/" (entry.position) } { (entry.r#type) } },
+            entry.by(),
+            html! { (entry.event(shard)) @for (name, text) in entry.texts() { div.quiet { (name) ": " (beginning(text)) } } },
             subject(&entry.subject),
             html! { @match entry.account_id { Some(id) => (account(id)), None => "–" } },
             short_request(&entry.request_id),
@@ -234,7 +274,19 @@ async fn download(visit: Visit) -> PageResult {
 }
 
 fn csv(entries: &[Entry], is_first: bool) -> io::Result<Vec<u8>> {
-    let columns = ["position", "event_id", "recorded_at", "type", "actor", "actor_name", "subject", "account_id", "request_id"];
+    let columns = [
+        "position",
+        "event_id",
+        "recorded_at",
+        "type",
+        "actor",
+        "actor_name",
+        "subject",
+        "account_id",
+        "request_id",
+        "reference",
+        "reason",
+    ];
     let mut text = Vec::new();
     spreadsheet::rows(&mut text, |csv| {
         if is_first {
@@ -251,6 +303,8 @@ fn csv(entries: &[Entry], is_first: bool) -> io::Result<Vec<u8>> {
                 &*entry.subject,
                 &*entry.account_id.map_or_else(String::new, |id| id.to_string()),
                 &*inert(&entry.request_id),
+                &*inert(entry.reference.as_deref().unwrap_or_default()),
+                &*inert(entry.reason.as_deref().unwrap_or_default()),
             ])
         })
     })?;
@@ -266,7 +320,7 @@ mod tests {
     fn entry(name: Option<&str>, id: Option<i64>) -> Entry {
         let entry = json!({"position": 17, "event_id": "e", "type": "VouchersRevealed", "actor_type": "credential",
             "actor_id": id, "actor_name": name, "subject": "order/42", "account_id": 5, "request_id": "r",
-            "recorded_at": "2026-01-31T12:00:00Z"});
+            "reason": "=<i>", "recorded_at": "2026-01-31T12:00:00Z"});
         serde_json::from_value(entry).unwrap()
     }
 
@@ -276,7 +330,8 @@ mod tests {
         for link in ["/console/audit?actor=credential%2F3", "/console/events/2/17", "/console/orders/42", "/console/search?q=r"] {
             assert!(markup.contains(link), "{link}: {markup}");
         }
-        assert!(!markup.contains("<b>"), "{markup}");
+        assert!(!markup.contains("<b>") && markup.contains("Reason or note: =&lt;i&gt;"), "{markup}");
+        assert_eq!(beginning(&"ä".repeat(MAX_TEXT + 1)), "ä".repeat(MAX_TEXT) + "…");
         assert_eq!((entry(None, Some(3)).actor_title(), entry(None, None).actor()), ("API key 3".into(), "credential".into()));
     }
 
@@ -305,6 +360,6 @@ mod tests {
         let text = String::from_utf8(csv(&[entry(Some("=1+1"), Some(3))], true).unwrap()).unwrap();
         let row = text.lines().nth(1).unwrap();
         assert_eq!(csv(&[], false).unwrap(), b"");
-        assert_eq!(row, "17,e,2026-01-31T12:00:00.000Z,VouchersRevealed,credential/3,'=1+1,order/42,5,r");
+        assert_eq!(row, "17,e,2026-01-31T12:00:00.000Z,VouchersRevealed,credential/3,'=1+1,order/42,5,r,,'=<i>");
     }
 }

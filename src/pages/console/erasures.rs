@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
 
+use super::audit::beginning;
 use super::parts::{account, audit_of, subject};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
@@ -24,6 +25,7 @@ struct Erasure {
     actor_name: Option<String>,
     subject: String,
     account_id: Option<i64>,
+    reason: Option<String>,
     line: Option<i32>,
     texts: i64,
     vouchers: i64,
@@ -171,7 +173,7 @@ fn rows(shard: &str, erasures: &[Erasure]) -> Markup {
             html! { a href={ "/console/events/" (shard) "/" (erasure.position) } { (time(erasure.recorded_at)) } },
             html! { (subject(&erasure.subject)) @if let Some(line) = erasure.line { ", line " (line) } },
             html! { @match erasure.account_id { Some(id) => (account(id)), None => "–" } },
-            actor(erasure),
+            html! { (actor(erasure)) @if let Some(reason) = &erasure.reason { div.quiet { (beginning(reason)) } } },
             html! { (erasure.texts) },
             html! { (erasure.vouchers) },
             html! { (erasure.responses) },
@@ -216,12 +218,13 @@ mod tests {
     #[test]
     fn an_erasure_names_its_subject_by_id_and_its_actor() {
         let erasure = json!({"position": 9, "actor_type": "operator", "actor_id": 0, "actor_name": null, "subject": "reconciliation/3",
-            "account_id": null, "line": 17, "texts": 2, "vouchers": 0, "responses": 0, "data_keys": 0, "is_complete": false,
-            "recorded_at": "2026-01-31T12:00:00Z"});
+            "account_id": null, "reason": "<b>", "line": 17, "texts": 2, "vouchers": 0, "responses": 0, "data_keys": 0,
+            "is_complete": false, "recorded_at": "2026-01-31T12:00:00Z"});
         let markup = rows("1", &[serde_json::from_value(erasure).unwrap()]).0;
         for text in ["/console/events/1/9", "reconciliation/3", ", line 17", "Operator of the configuration", "More follows"] {
             assert!(markup.contains(text), "{text}: {markup}");
         }
+        assert!(markup.contains("&lt;b&gt;") && !markup.contains("<b>"), "{markup}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use poem::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::audit;
 use super::parts::{account, audit_of, request, subject};
 use crate::pages::call::Refusal;
 use crate::pages::outcome::{PageResult, Stop};
@@ -55,10 +56,12 @@ async fn load(visit: &Visit, shard: i64, position: i64) -> Result<Event, Stop> {
 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
-    let event = load(&visit, visit.id("shard")?, visit.id("position")?).await?;
+    let (shard, position) = (visit.id("shard")?, visit.id("position")?);
+    let (event, action) = futures::join!(load(&visit, shard, position), audit::at(&visit, shard, position));
+    let (event, action) = (event?, action?);
     let stream = format!("{}/{}", event.stream_type, event.stream_id);
     let body = html! {
-        (context(&event, &stream))
+        (facts(&context(&event, &stream, action.as_ref())))
         h2 { "Data" }
         p { "Texts that name a person are not in the log. It has their hashes, and the texts are sealed beside it." }
         (excerpt(&format!("{:#}", event.data)))
@@ -72,17 +75,23 @@ async fn show(visit: Visit) -> PageResult {
     Ok(layout::page(&visit, &format!("{} at position {}", event.r#type, event.position), &body))
 }
 
-fn context(event: &Event, stream: &str) -> Markup {
-    facts(&[
+/// Returns what is known of the event beside its data: who did it, with the texts that the vault has, and its place in the log.
+fn context(event: &Event, stream: &str, action: Option<&audit::Entry>) -> Vec<(&'static str, Markup)> {
+    let texts = action.into_iter().flat_map(audit::Entry::texts).map(|(name, text)| (name, html! { (text) }));
+    let before = [
         ("Time", time(event.recorded_at)),
+        ("Actor", html! { @match action { Some(action) => (action.by()), None => "–" } }),
         ("Subject", subject(stream)),
         ("Version of the subject", html! { (event.version) }),
         ("Account", html! { @match event.metadata["account_id"].as_i64() { Some(id) => (account(id)), None => "–" } }),
+    ];
+    let after = [
         ("Request", html! { @match event.metadata["request_id"].as_str() { Some(id) => (request(id)), None => "–" } }),
         ("Event ID", copyable(&event.event_id)),
         ("Position", html! { (event.position) " of shard " (event.shard_id) }),
         ("Version of the schema", html! { (event.schema_version) }),
-    ])
+    ];
+    before.into_iter().chain(texts).chain(after).collect()
 }
 
 #[cfg(test)]
@@ -92,14 +101,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_leads_to_its_subject_its_account_and_its_request() {
+    fn an_event_leads_to_its_subject_its_account_its_actor_and_its_request() {
         let event = json!({"shard_id": 1, "position": 17, "event_id": "e", "stream_type": "order", "stream_id": 42, "version": 2,
             "type": "OrderPlaced", "schema_version": 1, "recorded_at": "2026-01-31T12:00:00Z", "data": {},
             "metadata": {"actor": {"operator": 3}, "account_id": 5, "request_id": "<b>"}});
-        let markup = context(&serde_json::from_value(event).unwrap(), "order/42").0;
-        for link in ["/console/orders/42", "/console/accounts/5", "/console/search?q=%3Cb%3E"] {
-            assert!(markup.contains(link), "{link}: {markup}");
+        let action = json!({"position": 17, "event_id": "e", "type": "OrderCancelled", "actor_type": "operator", "actor_id": 3,
+            "actor_name": "<b>", "subject": "order/42", "account_id": 5, "reference": null, "reason": "<b>", "request_id": "r",
+            "recorded_at": "2026-01-31T12:00:00Z"});
+        let action: audit::Entry = serde_json::from_value(action).unwrap();
+        let markup = facts(&context(&serde_json::from_value(event).unwrap(), "order/42", Some(&action))).0;
+        for text in [
+            "/console/orders/42",
+            "/console/accounts/5",
+            "/console/search?q=%3Cb%3E",
+            "/console/audit?actor=operator%2F3",
+            "<dt>Reason or note</dt><dd>&lt;b&gt;</dd>",
+        ] {
+            assert!(markup.contains(text), "{text}: {markup}");
         }
-        assert!(!markup.contains("<b>"), "{markup}");
+        assert!(!markup.contains("<b>") && !markup.contains("<dt>Reference</dt>"), "{markup}");
     }
 }

@@ -19,7 +19,7 @@ use crate::pages::visit::Visit;
 
 /// A block, as `GET /admin/v1/ip-blocks` returns it.
 #[derive(Debug, Deserialize)]
-struct Block {
+pub struct Block {
     ip: String,
     started_at: DateTime<Utc>,
     ends_at: DateTime<Utc>,
@@ -65,6 +65,19 @@ fn page(visit: &Visit, blocks: &List<Block>, refusal: Option<&Refusal>) -> Respo
         }
     };
     layout::page(visit, "Blocked addresses", &body)
+}
+
+/// Shows the blocks of the addresses from which the users of an account are signed in.
+pub fn of_account(visit: &Visit, blocks: &[Block]) -> Markup {
+    html! {
+        h2 { "Blocked addresses of its users" }
+        @if blocks.is_empty() { p { "No address from which a user of this account is signed in is blocked." } }
+        @else { (rows(blocks, is_admin(visit))) }
+        p.quiet {
+            "A block belongs to an address. The page compares it with the addresses of the account's 100 newest sessions. "
+            a href="/console/ip-blocks" { "All blocked addresses" }
+        }
+    }
 }
 
 fn rows(blocks: &[Block], may_lift: bool) -> Markup {

@@ -57,7 +57,10 @@ async fn load(visit: &Visit, id: i64, as_of: Option<&str>) -> Result<(AnyOrder, 
     let as_of = as_of.map(|at| ("as_of", at));
     let query: String = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(as_of).finish();
     let (order, story) = (format!("/admin/v1/orders/{id}?{query}"), format!("/admin/v1/orders/{id}/history?{query}"));
-    futures::try_join!(visit.get(&order), visit.get(&story))
+    let (order, mut story): (AnyOrder, Story) = futures::try_join!(visit.get(&order), visit.get(&story))?;
+    let separator = if query.is_empty() { "" } else { "?" };
+    story.turn_to(format!("/console/orders/{id}{separator}{query}"), &visit.query);
+    Ok((order, story))
 }
 
 /// Shows an order as of the time of the query. For a time at which there was none, the page shows the present one.

@@ -15,6 +15,7 @@ use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::counting::{self, Count, hidden};
+use crate::pages::shared::replay::progress;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -248,7 +249,7 @@ pub fn rows(caption: &str, replays: &[Replay], may_cancel: bool) -> Markup {
             },
             html! { @if replay.kind == "missed" { "Missed" } @else { "All with a delivery" } },
             time(replay.created_at),
-            html! { (replay.progress()) " %" },
+            progress(replay.id, &replay.status, replay.progress()),
             counted(replay, replay.deliveries, ""),
             counted(replay, replay.delivered_count, "delivered"),
             counted(replay, replay.pending_count, "pending"),

@@ -1,7 +1,20 @@
 //! Values: statuses, money, times, codes to copy.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
+
+/// Number of characters of a URL in a list. The page of its webhook has all of them.
+pub const MAX_URL: usize = 160;
+
+/// Returns the first `most` characters of a text that can be long.
+pub fn beginning(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
 
 /// A status as a coloured word. The word says everything; the colour only helps.
 pub fn badge(status: &str) -> Markup {

@@ -1,4 +1,4 @@
-//! The health of webhooks: attempts and latency of their latest deliveries.
+//! The health of webhooks: attempts and latency of each one in the last days.
 
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -6,7 +6,12 @@ use serde::Deserialize;
 use crate::pages::form::address;
 use crate::pages::parts::plot::{Label, Series, bars_by};
 use crate::pages::parts::table;
+use crate::pages::parts::values::grouped;
+use crate::pages::shared::attempt_days::{AttemptDays, AttemptTotal};
 use crate::pages::shared::deactivation::Deactivation;
+
+/// Path of the attempts of all webhooks in the days that the plots show.
+pub const ATTEMPTS: &str = "/api/v1/webhooks/stats?days=7";
 
 /// A webhook, as `GET /api/v1/webhooks` returns it.
 #[derive(Debug, Deserialize)]
@@ -17,71 +22,59 @@ pub struct Webhook {
     pub deactivation: Option<Deactivation>,
 }
 
-/// A delivery, as `GET /api/v1/webhooks/deliveries` returns it.
+/// Attempts of all webhooks by day, as `GET /api/v1/webhooks/stats` returns them.
 #[derive(Debug, Deserialize)]
-pub struct Delivery {
-    webhook_url_id: i64,
-    status: String,
-    attempt_count: i16,
-    response_time_ms: Option<i32>,
+pub struct Attempts {
+    webhooks: Vec<OfWebhook>,
 }
 
-/// Figures of one webhook.
-#[derive(Debug, Default, PartialEq)]
-struct Health {
-    deliveries: usize,
-    failed: usize,
-    pending: usize,
-    attempts: i64,
-    /// Durations of the latest attempts of its deliveries, in milliseconds: the median, and the longest.
-    median: i32,
-    longest: i32,
+#[derive(Debug, Deserialize)]
+struct OfWebhook {
+    webhook_id: i64,
+    #[serde(flatten)]
+    days: AttemptDays,
 }
 
-impl Health {
-    fn of(webhook: i64, deliveries: &[Delivery]) -> Health {
-        let own: Vec<&Delivery> = deliveries.iter().filter(|delivery| delivery.webhook_url_id == webhook).collect();
-        let with = |status: &str| own.iter().filter(|delivery| delivery.status == status).count();
-        let mut durations: Vec<i32> = own.iter().filter_map(|delivery| delivery.response_time_ms).collect();
-        durations.sort_unstable();
-        Health {
-            deliveries: own.len(),
-            failed: with("failed"),
-            pending: with("pending"),
-            attempts: own.iter().map(|delivery| i64::from(delivery.attempt_count)).sum(),
-            median: durations.get(durations.len() / 2).copied().unwrap_or_default(),
-            longest: durations.last().copied().unwrap_or_default(),
-        }
+impl Attempts {
+    fn of(&self, webhook: i64) -> AttemptTotal {
+        let found = self.webhooks.iter().find(|of| of.webhook_id == webhook);
+        found.map(|of| of.days.total()).unwrap_or_default()
     }
 }
 
-/// Renders plots of attempts and latency by webhook. `deliveries` are the account's latest ones.
-pub fn plots(webhooks: &[Webhook], deliveries: &[Delivery]) -> Markup {
+/// Renders plots of attempts and latency by webhook.
+pub fn plots(webhooks: &[Webhook], attempts: &Attempts) -> Markup {
     if webhooks.is_empty() {
         return table::empty("No webhook tells your systems of orders yet.", Some(("/portal/webhooks", "Set up a webhook")));
     }
-    if deliveries.is_empty() {
+    let totals: Vec<(&Webhook, AttemptTotal)> = webhooks.iter().map(|webhook| (webhook, attempts.of(webhook.id))).collect();
+    let period = attempts.webhooks.first().and_then(|of| of.days.period());
+    let Some((first, last)) = period.filter(|_| totals.iter().any(|(_, total)| total.attempts > 0)) else {
         return table::empty(
-            "Nothing was delivered yet. Order something, or send a test.",
+            "Nothing was sent in the last 7 days. Order something, or send a test.",
             Some(("/portal/webhooks", "Webhooks")),
         );
-    }
-    let health: Vec<Health> = webhooks.iter().map(|webhook| Health::of(webhook.id, deliveries)).collect();
-    // The drawing shows numbers, because names have any length.
-    let label = |(webhook, health): (&Webhook, &Health)| Label {
-        text: format!("Webhook {}", webhook.id),
-        target: Some(latest(Some(webhook.id), health.deliveries, "")),
     };
-    let labels: Vec<Label> = webhooks.iter().zip(&health).map(label).collect();
-    let series = |name, value: fn(&Health) -> f64| Series { name, values: health.iter().map(value).collect() };
-    let attempts =
-        [series("Attempts", |health| health.attempts as f64), series("Failed deliveries", |health| health.failed as f64)];
-    let latency = [series("Median", |health| f64::from(health.median)), series("Longest", |health| f64::from(health.longest))];
+    let days = (first, last);
+    // The drawing shows numbers, because names have any length.
+    let label = |(webhook, _): &(&Webhook, AttemptTotal)| Label {
+        text: format!("Webhook {}", webhook.id),
+        target: Some(attempts_of(webhook.id, days, "")),
+    };
+    let labels: Vec<Label> = totals.iter().map(label).collect();
+    let series = |name, value: fn(&AttemptTotal) -> i64| Series {
+        name,
+        values: totals.iter().map(|(_, total)| value(total) as f64).collect(),
+    };
+    let outcomes = [series("Delivered", |total| total.delivered), series("Failed", |total| total.failed)];
+    let latency = [series("Average", |total| total.average_ms), series("Longest", |total| total.longest_ms)];
     html! {
-        p.quiet { "Figures of " a href=(latest(None, deliveries.len(), "")) { "the latest " (deliveries.len()) " deliveries" } "." }
-        (rows(webhooks, &health))
+        p.quiet {
+            "Attempts that ended in the last 7 days (UTC), from " (first) " to " (last) ". The page of a webhook has its attempts by day."
+        }
+        (rows(&totals, days))
         div.grid {
-            (bars_by("Attempts by webhook", "Webhook", "attempts", &labels, &attempts))
+            (bars_by("Attempts by webhook", "Webhook", "attempts", &labels, &outcomes))
             (bars_by("Response time by webhook, in milliseconds", "Webhook", "ms", &labels, &latency))
         }
     }
@@ -92,61 +85,70 @@ pub fn deliveries_of(webhook: i64) -> String {
     format!("/portal/webhooks/deliveries?webhook_url_id={webhook}")
 }
 
-/// Returns the address of the latest deliveries, of a webhook or of all, as many as were counted. `status` may be empty.
-pub fn latest(webhook: Option<i64>, count: usize, status: &str) -> String {
-    let (limit, webhook) = (count.clamp(1, 100).to_string(), webhook.map(|id| id.to_string()).unwrap_or_default());
-    address("/portal/webhooks/deliveries", &[("limit", &limit), ("webhook_url_id", &webhook), ("status", status)])
+/// Returns the address of the attempts of a webhook that ended in some days. `outcome` may be empty.
+fn attempts_of(webhook: i64, (first, last): (&str, &str), outcome: &str) -> String {
+    let (from, to) = (format!("{first}T00:00"), format!("{last}T23:59"));
+    address(&format!("/portal/webhooks/{webhook}/attempts"), &[("outcome", outcome), ("from", &from), ("to", &to)])
 }
 
-fn rows(webhooks: &[Webhook], health: &[Health]) -> Markup {
-    let columns =
-        [("Webhook", false), ("Deliveries", true), ("Failed", true), ("Pending", true), ("Attempts", true), ("Median, ms", true)];
-    let row = |(webhook, health): (&Webhook, &Health)| {
-        let counted = |count: usize, status: &str| {
-            // Without one among the latest, a list would show older ones.
-            html! { @if count > 0 { a href=(latest(Some(webhook.id), count, status)) { (count) } } @else { "0" } }
+fn rows(totals: &[(&Webhook, AttemptTotal)], days: (&str, &str)) -> Markup {
+    let columns = [
+        ("Webhook", false),
+        ("Attempts", true),
+        ("Delivered", true),
+        ("Failed", true),
+        ("Average, ms", true),
+        ("Longest, ms", true),
+    ];
+    let row = |(webhook, total): &(&Webhook, AttemptTotal)| {
+        let counted = |count: i64, outcome: &str| {
+            html! { @if count > 0 { a href=(attempts_of(webhook.id, days, outcome)) { (grouped(&count.to_string())) } } @else { "0" } }
         };
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            counted(health.deliveries, ""),
-            counted(health.failed, "failed"),
-            counted(health.pending, "pending"),
-            html! { (health.attempts) },
-            html! { (health.median) },
+            html! { (grouped(&total.attempts.to_string())) },
+            counted(total.delivered, "delivered"),
+            counted(total.failed, "failed"),
+            html! { (grouped(&total.average_ms.to_string())) },
+            html! { (grouped(&total.longest_ms.to_string())) },
         ]
     };
-    table::table("Health of webhooks", &columns, &webhooks.iter().zip(health).map(row).collect::<Vec<_>>())
+    table::table("Health of webhooks", &columns, &totals.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn delivery(webhook: i64, status: &str, attempts: i16, duration: Option<i32>) -> Delivery {
-        Delivery { webhook_url_id: webhook, status: status.to_owned(), attempt_count: attempts, response_time_ms: duration }
+    fn webhook(id: i64, name: &str) -> Webhook {
+        Webhook { id, name: name.to_owned(), is_active: true, deactivation: None }
+    }
+
+    fn attempts(of: &[(i64, i64)]) -> Attempts {
+        let day = |day: &str, count: i64| json!({"day": day, "attempts": count, "delivered": 0, "failed": count, "average_ms": null, "longest_ms": null});
+        let webhook =
+            |(id, count): &(i64, i64)| json!({"webhook_id": id, "days": [day("2026-01-30", *count), day("2026-01-31", 0)]});
+        serde_json::from_value(json!({"webhooks": of.iter().map(webhook).collect::<Vec<_>>()})).unwrap()
     }
 
     #[test]
-    fn the_health_of_a_webhook_counts_its_own_deliveries() {
-        let deliveries = [
-            delivery(1, "delivered", 1, Some(10)),
-            delivery(1, "failed", 5, Some(900)),
-            delivery(1, "pending", 0, None),
-            delivery(2, "delivered", 1, Some(1)),
-        ];
-        let health = Health::of(1, &deliveries);
-        assert_eq!(health, Health { deliveries: 3, failed: 1, pending: 1, attempts: 6, median: 900, longest: 900 });
-        assert_eq!(Health::of(3, &deliveries), Health::default());
+    fn a_busy_webhook_hides_no_other_one() {
+        let markup = plots(&[webhook(1, "a"), webhook(2, "b")], &attempts(&[(2, 90_000), (1, 2)])).0;
+        let days = "from=2026-01-30T00%3A00&amp;to=2026-01-31T23%3A59";
+        let failed = |id: i64, count: &str| format!("/portal/webhooks/{id}/attempts?outcome=failed&amp;{days}\">{count}<");
+        for text in [failed(1, "2"), failed(2, &grouped("90000")), "from 2026-01-30 to 2026-01-31".to_owned()] {
+            assert!(markup.contains(&text), "{text}: {markup}");
+        }
     }
 
     #[test]
     fn names_are_escaped() {
-        let webhooks = [Webhook { id: 1, name: "<b>shop</b>".to_owned(), is_active: true, deactivation: None }];
-        let markup = plots(&webhooks, &[delivery(1, "failed", 1, Some(10))]).0;
+        let webhooks = [webhook(1, "<b>shop</b>")];
+        let markup = plots(&webhooks, &attempts(&[(1, 3)])).0;
         assert!(!markup.contains("<b>") && markup.contains("Webhook 1"), "{markup}");
-        for link in ["?limit=1\"", "?limit=1&amp;webhook_url_id=1\"", "?limit=1&amp;webhook_url_id=1&amp;status=failed"] {
-            assert!(markup.contains(&format!("/portal/webhooks/deliveries{link}")), "{link}: {markup}");
-        }
-        assert!(plots(&[], &[]).0.contains("Set up a webhook"));
+        assert!(plots(&webhooks, &attempts(&[(1, 0)])).0.contains("Nothing was sent"));
+        assert!(plots(&[], &attempts(&[])).0.contains("Set up a webhook"));
     }
 }

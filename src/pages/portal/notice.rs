@@ -1,5 +1,6 @@
 //! The low-balance notice of a wallet: its form, and its change.
 
+use ledger_events::Money;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,8 +11,10 @@ use crate::pages::parts::values::money;
 
 /// Name of the field with the amount.
 pub const BELOW: &str = "below";
+/// Path of the notices of all wallets in the API.
+pub const ALL: &str = "/client/api/wallets/notices";
 
-/// A notice, as `GET /client/api/wallets/:id/notice` returns it.
+/// A notice, as `GET /client/api/wallets/:id/notice` and `GET /client/api/wallets/notices` return it.
 #[derive(Debug, Deserialize)]
 pub struct Notice {
     wallet_id: i64,
@@ -22,6 +25,12 @@ impl Notice {
     /// Returns the path of a wallet's notice in the API.
     pub fn path(wallet: i64) -> String {
         format!("/client/api/wallets/{wallet}/notice")
+    }
+
+    /// Returns whether the notice is about a wallet, and the balance is below its amount.
+    pub fn concerns(&self, wallet: i64, balance: &str) -> bool {
+        let amounts = self.below.as_ref().and_then(|below| Some((balance.parse::<Money>().ok()?, below.parse::<Money>().ok()?)));
+        self.wallet_id == wallet && amounts.is_some_and(|(balance, below)| balance < below)
     }
 }
 
@@ -61,6 +70,14 @@ mod tests {
     fn an_empty_amount_ends_the_notices() {
         assert_eq!(body(&Form::parse(b"below=")), json!({"below": null}));
         assert_eq!(body(&Form::parse(b"below=10.50")).to_string(), "{\"below\":10.5}");
+    }
+
+    #[test]
+    fn a_notice_concerns_its_wallet_while_the_balance_is_below() {
+        let notice = |below: Option<&str>| Notice { wallet_id: 3, below: below.map(ToOwned::to_owned) };
+        let low = notice(Some("1000.00"));
+        assert!(low.concerns(3, "999.99") && !low.concerns(3, "1000.00") && !low.concerns(4, "999.99"));
+        assert!(!notice(None).concerns(3, "0.00"));
     }
 
     #[test]

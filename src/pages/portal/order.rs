@@ -60,7 +60,9 @@ async fn show(visit: Visit) -> PageResult {
 
 async fn load(visit: &Visit, id: i64) -> Result<(Order, Story), Refusal> {
     let (order, story) = (format!("/api/v1/orders/{id}"), format!("/api/v1/orders/{id}/history"));
-    futures::try_join!(visit.get(&order), visit.get(&story))
+    let (order, mut story): (Order, Story) = futures::try_join!(visit.get(&order), visit.get(&story))?;
+    story.turn_to(format!("/portal/orders/{id}"), &visit.query);
+    Ok((order, story))
 }
 
 async fn cancel(visit: Visit) -> PageResult {

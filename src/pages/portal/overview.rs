@@ -3,8 +3,10 @@
 use chrono::{DateTime, Days, DurationRound, TimeDelta, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use super::health::{self, Delivery, Webhook};
+use super::health::{self, Attempts, Webhook};
+use super::notice::{self, Notice};
 use super::orders;
 use crate::pages::call::List;
 use crate::pages::form::address;
@@ -32,6 +34,15 @@ impl Wallet {
     pub fn too_low(&self) -> String {
         let balance = grouped(&self.balance);
         format!("The balance of wallet {} is too low: {balance} {}. Add money to it first.", self.id, self.currency)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.balance == "0.00"
+    }
+
+    /// Returns the name and the address of the wallet.
+    fn link(&self) -> (String, String) {
+        (format!("{} ({})", self.currency, self.id), format!("/portal/wallets/{}", self.id))
     }
 }
 
@@ -92,13 +103,14 @@ pub async fn show(visit: Visit) -> PageResult {
     visit.user()?;
     let failed_since = FailedSince::last_day(Utc::now());
     let failed_address = failed_since.api_address();
-    let (wallets, latest, statistics, webhooks, deliveries, failed) = futures::try_join!(
+    let (wallets, notices, latest, statistics, webhooks, attempts, failed) = futures::try_join!(
         visit.list::<Wallet>("/api/v1/wallets?limit=100", "wallets"),
+        visit.list::<Notice>(notice::ALL, "notices"),
         visit.list::<Order>("/api/v1/orders?limit=5", "orders"),
         visit.get::<Statistics>("/api/v1/orders/stats?days=30"),
         visit.list::<Webhook>("/api/v1/webhooks?limit=100", "webhooks"),
-        visit.list::<Delivery>("/api/v1/webhooks/deliveries?limit=100", "deliveries"),
-        visit.list::<Delivery>(&failed_address, "deliveries"),
+        visit.get::<Attempts>(health::ATTEMPTS),
+        visit.list::<IgnoredAny>(&failed_address, "deliveries"),
     )?;
     let (deactivated, inactive): (Vec<&Webhook>, Vec<&Webhook>) =
         webhooks.items.iter().filter(|webhook| !webhook.is_active).partition(|webhook| webhook.deactivation.is_some());
@@ -120,12 +132,15 @@ pub async fn show(visit: Visit) -> PageResult {
             ),
             named(&of_webhooks(&deactivated), ("webhook was", "webhooks were"), "switched off, because all deliveries failed"),
             named(&of_webhooks(&inactive), ("webhook is", "webhooks are"), "switched off"),
-            named(&empty(&wallets), ("wallet is", "wallets are"), "empty"),
+            named(&empty(&wallets.items), ("wallet is", "wallets are"), "empty"),
+            named(
+                &low(&wallets.items, &notices.items), ("wallet is", "wallets are"), "below the amount that was set for a notice"
+            ),
         ]))
         h2 { "Orders and spend" }
         (by_day(&statistics.days, &wallets.items))
         h2 { "Health of webhooks" }
-        (health::plots(&webhooks.items, &deliveries.items))
+        (health::plots(&webhooks.items, &attempts))
         h2 { "Latest orders" }
         @if latest.items.is_empty() {
             (table::empty("You have not ordered anything yet.", Some(("/portal/products", "Browse the catalogue"))))
@@ -150,9 +165,14 @@ fn balances(wallets: &List<Wallet>) -> Markup {
 }
 
 /// Returns the names and the addresses of the empty wallets.
-fn empty(wallets: &List<Wallet>) -> Vec<(String, String)> {
-    let empty = wallets.items.iter().filter(|wallet| wallet.balance == "0.00");
-    empty.map(|wallet| (format!("{} ({})", wallet.currency, wallet.id), format!("/portal/wallets/{}", wallet.id))).collect()
+fn empty(wallets: &[Wallet]) -> Vec<(String, String)> {
+    wallets.iter().filter(|wallet| wallet.is_empty()).map(Wallet::link).collect()
+}
+
+/// Returns the names and the addresses of the wallets below the amounts of their notices, without the empty ones.
+fn low(wallets: &[Wallet], notices: &[Notice]) -> Vec<(String, String)> {
+    let is_low = |wallet: &&Wallet| notices.iter().any(|notice| notice.concerns(wallet.id, &wallet.balance));
+    wallets.iter().filter(|wallet| !wallet.is_empty()).filter(is_low).map(Wallet::link).collect()
 }
 
 /// Renders a number of things with the name of each as a link to it, or nothing if there are none.
@@ -257,6 +277,15 @@ mod tests {
         assert_eq!(day.page_address(), "/portal/webhooks/deliveries?status=failed&from=2026-02-28T12%3A05");
         let call = "/api/v1/webhooks/deliveries?status=failed&created_from=2026-02-28T12%3A05%3A00Z&limit=1";
         assert_eq!(day.api_address(), call);
+    }
+
+    #[test]
+    fn a_wallet_is_empty_or_below_the_amount_of_its_notice() {
+        let wallet = |id, balance: &str| Wallet { id, currency: "EUR".to_owned(), balance: balance.to_owned() };
+        let wallets = [wallet(3, "0.00"), wallet(4, "5.00"), wallet(5, "5.00")];
+        let notices = [3, 4].map(|id| serde_json::from_value::<Notice>(json!({"wallet_id": id, "below": "10.00"})).unwrap());
+        let link = |id: i64| vec![(format!("EUR ({id})"), format!("/portal/wallets/{id}"))];
+        assert_eq!((empty(&wallets), low(&wallets, &notices)), (link(3), link(4)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A list of attempts by minute and outcome.
+//! A list of attempts by minute and outcome. The list of all webhooks can be limited to one of them.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -35,12 +35,13 @@ pub struct Part<A> {
     pub next_before: Option<String>,
 }
 
-/// Returns the filters of a query as a query of the API.
+/// Returns the filters of a query as a query of the API. With `of_all`, the webhook is one of them.
 ///
 /// # Errors
 /// A refusal that names the minute which is none.
-pub fn filters(query: &Form) -> Result<String, Refusal> {
-    let mut filters = url::form_urlencoded::Serializer::new(query.only(&["outcome", "before"]));
+pub fn filters(query: &Form, of_all: bool) -> Result<String, Refusal> {
+    let names: &[&str] = if of_all { &["webhook_url_id", "outcome", "before"] } else { &["outcome", "before"] };
+    let mut filters = url::form_urlencoded::Serializer::new(query.only(names));
     for (parameter, at) in ["since", "until"].into_iter().zip(minutes(query)?) {
         filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
     }
@@ -48,12 +49,13 @@ pub fn filters(query: &Form) -> Result<String, Refusal> {
     Ok(filters.finish())
 }
 
-/// Renders the form of the filters of the list at `path`.
-pub fn form(path: &str, query: &Form, refusal: Option<&Refusal>) -> Markup {
+/// Renders the form of the filters of the list at `path`. With `of_all`, the webhook is one of them.
+pub fn form(path: &str, query: &Form, refusal: Option<&Refusal>, of_all: bool) -> Markup {
     let fields = Filled { form: query, refusal };
     let any = std::iter::once(("", "Any".to_owned()));
     let outcomes: Vec<(&str, String)> = any.chain(OUTCOMES.map(|outcome| (outcome, words(outcome)))).collect();
     let inputs = html! {
+        @if of_all { (fields.input("webhook_url_id", "Webhook number", "search", "")) }
         (fields.select("outcome", "Outcome", &outcomes, ""))
         (fields.input("from", "From (UTC)", "datetime-local", ""))
         (fields.input("to", "Until (UTC)", "datetime-local", ""))
@@ -69,7 +71,7 @@ pub fn content<A>(
     rows: impl Fn(&[A]) -> Markup,
     (none, next): (&str, Option<(&str, &str)>),
 ) -> Markup {
-    let has_filter = !query.only(&["outcome", "from", "to"]).is_empty();
+    let has_filter = !query.only(&["webhook_url_id", "outcome", "from", "to"]).is_empty();
     let note = html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." };
     html! {
         @if !part.attempts.is_empty() { (rows(&part.attempts)) }
@@ -141,6 +143,7 @@ mod tests {
     fn both_minutes_are_included() {
         let target = during("/attempts", "2026-01-31T12:05", "2026-01-31T12:05");
         let query = Form::parse(target.split_once('?').unwrap().1.as_bytes());
-        assert_eq!(filters(&query).unwrap(), "since=2026-01-31T12%3A05%3A00Z&until=2026-01-31T12%3A06%3A00Z&limit=50");
+        let minute = "since=2026-01-31T12%3A05%3A00Z&until=2026-01-31T12%3A06%3A00Z&limit=50";
+        assert_eq!(filters(&query, true).unwrap(), minute);
     }
 }

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::transaction::Transaction;
-use crate::pages::parts::timeline::{Step, Tone, timeline};
+use crate::pages::form::Form;
+use crate::pages::parts::timeline::{Place, Step, Tone, paged};
 use crate::pages::parts::values::money;
 
 /// Addresses to which a story leads. Pages of clients and of operators have different ones.
@@ -27,6 +28,15 @@ pub struct Story {
     order_id: i64,
     entries: Vec<Entry>,
     entries_left_out: u64,
+    #[serde(skip)]
+    place: Option<Place>,
+}
+
+impl Story {
+    /// Sets the address of the page, and the part of the story that its query asks for. A long story links to its parts then.
+    pub fn turn_to(&mut self, address: String, query: &Form) {
+        self.place = Some(Place { address, first: query.value("steps").parse().ok() });
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,10 +90,10 @@ struct Retry {
     actor: Actor,
 }
 
-/// Renders the whole story.
+/// Renders the story. A long one is shown in part.
 pub fn time_line(story: &Story, places: &Places) -> Markup {
     html! {
-        (timeline("What happened", steps(story, places)))
+        (paged("What happened", steps(story, places), story.place.as_ref()))
         @if story.entries_left_out > 0 {
             p.quiet { (story.entries_left_out) " further readings of the codes are recorded but not shown." }
         }
@@ -262,5 +272,20 @@ mod tests {
         for attack in ["<b>", "<i>", "<u>"] {
             assert!(!markup.contains(attack), "{markup}");
         }
+    }
+
+    #[test]
+    fn a_long_story_leads_to_the_steps_between_its_beginning_and_its_end() {
+        let mut story = story();
+        let delivery = &mut story.entries[0].deliveries[0];
+        let actor = || Actor { kind: "operator".to_owned(), actor_id: None, name: None };
+        let retry = |_| Retry { requested_at: delivery.created_at, actor: actor() };
+        delivery.retries = (0..300).map(retry).collect();
+        assert!(!time_line(&story, &PLACES).0.contains("steps="));
+        story.turn_to("/orders/3".to_owned(), &Form::default());
+        assert!(time_line(&story, &PLACES).0.contains("href=\"/orders/3?steps=51\""));
+        story.turn_to("/orders/3".to_owned(), &Form::parse(b"steps=51"));
+        let markup = time_line(&story, &PLACES).0;
+        assert!(markup.contains("Steps 51 to 300 of 306") && !markup.contains("Placed: 1"), "{markup}");
     }
 }

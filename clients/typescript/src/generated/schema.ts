@@ -674,6 +674,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the attempts of all webhooks by day
+         * @description Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each webhook of the
+         *     account. Deleted webhooks are left out.
+         */
+        get: operations["count_attempts_by_webhook"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks/{id}": {
         parameters: {
             query?: never;
@@ -1298,6 +1319,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/client/api/wallets/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List low-balance notices
+         * @description Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows within
+         *     seconds.
+         */
+        get: operations["list_low_balance_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/client/api/wallets/{id}/notice": {
         parameters: {
             query?: never;
@@ -1471,6 +1513,19 @@ export interface components {
          * @enum {string}
          */
         AttemptOutcome: "delivered" | "failed" | "in_flight" | "unknown";
+        /**
+         * AttemptsByWebhook
+         * @description Delivery attempts of the account's webhooks by day.
+         */
+        AttemptsByWebhook: {
+            /** @description The account's webhooks, newest first, each with its days. */
+            webhooks: components["schemas"]["WebhookStatistics"][];
+        };
+        AttemptsByWebhookReply: {
+            data: components["schemas"]["AttemptsByWebhook"];
+            /** @description Always `true`. */
+            success: boolean;
+        };
         /**
          * Beneficiary
          * @description A recipient of payouts.
@@ -2481,6 +2536,14 @@ export interface components {
              * @description Wallet that the notice is about.
              */
             wallet_id: number;
+        };
+        LowBalanceNoticeList: {
+            /** @description One page of the list. */
+            data: {
+                notices: components["schemas"]["LowBalanceNotice"][];
+            };
+            /** @description Always `true`. */
+            success: boolean;
         };
         LowBalanceNoticeReply: {
             data: components["schemas"]["LowBalanceNotice"];
@@ -4049,6 +4112,11 @@ export interface components {
              * @description Number of these deliveries that wait for an attempt.
              */
             pending_count: number;
+            /**
+             * Format: int64
+             * @description Share of the replay's part of the log that is examined so far, in percent, from 0 to 100. A completed replay has 100.
+             */
+            progress_percent: number;
             /** @description Status of the replay. */
             status: components["schemas"]["ReplayStatus"];
             /**
@@ -6076,6 +6144,51 @@ export interface operations {
             };
         };
     };
+    count_attempts_by_webhook: {
+        parameters: {
+            query?: {
+                /** @description Number of days up to today, 1 to 92. Default: 30. */
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": {
+                     *         "webhooks": [
+                     *           {
+                     *             "days": [
+                     *               {
+                     *                 "attempts": 1,
+                     *                 "average_ms": 120,
+                     *                 "day": "2026-01-31",
+                     *                 "delivered": 1,
+                     *                 "failed": 1,
+                     *                 "longest_ms": 480
+                     *               }
+                     *             ],
+                     *             "webhook_id": 6
+                     *           }
+                     *         ]
+                     *       },
+                     *       "success": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AttemptsByWebhookReply"];
+                };
+            };
+        };
+    };
     get_webhook: {
         parameters: {
             query?: never;
@@ -6382,6 +6495,7 @@ export interface operations {
                      *             "failed_count": 1,
                      *             "id": 42,
                      *             "pending_count": 1,
+                     *             "progress_percent": 40,
                      *             "status": "RUNNING",
                      *             "updated_at": "2026-01-31T12:00:02.000Z",
                      *             "webhook_id": 6
@@ -6448,6 +6562,7 @@ export interface operations {
                      *           "failed_count": 1,
                      *           "id": 42,
                      *           "pending_count": 1,
+                     *           "progress_percent": 40,
                      *           "status": "RUNNING",
                      *           "updated_at": "2026-01-31T12:00:02.000Z",
                      *           "webhook_id": 6
@@ -6479,6 +6594,7 @@ export interface operations {
                      *           "failed_count": 1,
                      *           "id": 42,
                      *           "pending_count": 1,
+                     *           "progress_percent": 40,
                      *           "status": "RUNNING",
                      *           "updated_at": "2026-01-31T12:00:02.000Z",
                      *           "webhook_id": 6
@@ -7730,6 +7846,39 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["TeamMemberReply"];
+                };
+            };
+        };
+    };
+    list_low_balance_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": {
+                     *         "notices": [
+                     *           {
+                     *             "below": "100.00",
+                     *             "wallet_id": 8
+                     *           }
+                     *         ]
+                     *       },
+                     *       "success": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LowBalanceNoticeList"];
                 };
             };
         };

@@ -171,6 +171,8 @@ pub(super) struct StatementLine {
     amount: Money,
     /// Currency of the line, as an ISO 4217 code.
     currency: String,
+    /// Bank account on which the line was booked; null if the statement names none.
+    account: Option<String>,
     /// Whether the line reverses an earlier booking.
     is_reversal: bool,
     /// Payment references that the bank gives.
@@ -181,6 +183,8 @@ pub(super) struct StatementLine {
     status: MatchStatus,
     /// Whether a person decided the result.
     is_decided: bool,
+    /// Reason for the person's decision; null without one, and if the reason was erased.
+    decision_reason: Option<String>,
     /// Reason why a person has to decide; null unless the status is `AMBIGUOUS`.
     why: Option<String>,
     /// Number of the line that cancels out this one; null unless the status is `REVERSED`.
@@ -217,16 +221,23 @@ impl StatementLine {
             },
             amount: Money(line.amount),
             currency: line.currency,
+            account: line.account,
             is_reversal: line.is_reversal,
             references: line.references,
             text: line.text,
             status,
             is_decided,
+            decision_reason: None,
             why,
             reversed_line,
             reversed_statement_id: reversed_statement_id.map(|id| id.0),
             entries,
         }
+    }
+
+    /// Adds the reason for the person's decision.
+    pub(super) fn with_reason(self, decision_reason: Option<String>) -> Self {
+        Self { decision_reason, ..self }
     }
 }
 

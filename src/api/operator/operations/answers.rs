@@ -54,6 +54,15 @@ pub struct OperationsState {
     pub alerts: Vec<FiringAlert>,
 }
 
+/// Alerts and low stock.
+#[derive(Object, Serialize)]
+pub struct AlertState {
+    /// Alerts whose condition holds now.
+    pub alerts: Vec<FiringAlert>,
+    /// Denominations with fewer available vouchers than their threshold.
+    pub low_stock: Vec<LowStock>,
+}
+
 /// State of one node.
 #[derive(Object, Serialize)]
 pub struct NodeState {

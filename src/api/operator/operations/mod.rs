@@ -1,4 +1,4 @@
-//! `/admin/v1/operations`: the state of this node and of the whole ledger, for the people who run it.
+//! `/admin/v1/operations` and `/admin/v1/alerts`: the state of this node and of the whole ledger, for the people who run it.
 
 mod alerts;
 mod answers;
@@ -20,14 +20,17 @@ use crate::api::probes::{self, LoopState};
 use crate::api::reply::{NoStore, Reply};
 use crate::api::state::{ApiState, State, Tag};
 use crate::delivery::days::DeliveryDay;
-use crate::delivery::overview::{self, DueWebhook, FailedWebhook, FailingWebhook};
+use crate::delivery::overview::{self, DeliveryQueue, DueWebhook, FailedWebhook, FailingWebhook};
 use crate::delivery::queue::MAX_OF_SHARD;
+use crate::heartbeat::Pulse;
 use crate::ledger::activity::{Connected, SigningNode};
 use crate::ledger::nodes::{self, Node};
 use crate::ledger::{activity, backlog, erasure, stock};
 use crate::telemetry::{Minute, SupplierBacklog};
 use alerts::Facts;
-use answers::{DeliveryDayOfAll, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState};
+use answers::{
+    AlertState, DeliveryDayOfAll, FiringAlert, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState,
+};
 use endpoints::{DueEndpoint, FailedEndpoint, FailingEndpoint};
 
 /// Largest number of failing endpoints and of blocks in a response.
@@ -37,51 +40,74 @@ const MAX_LISTED: i64 = 50;
 async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
     let ids: Vec<ShardId> = state.ledger.shards().collect();
     let conn = &mut state.ledger.pool().acquire().await?;
+    let queues = overview::queues(&mut **conn, MAX_OF_SHARD).await?;
     Ok(Read {
-        shards: shard_states(state, conn).await?,
+        conditions: Conditions::read(state, conn, &queues).await?,
         failing: overview::failing(&mut **conn, MAX_LISTED).await?,
         due: overview::due(&mut **conn, MAX_LISTED).await?,
         failed: overview::failed(&mut **conn, MAX_LISTED).await?,
         days: overview::days(&mut **conn).await?,
         connections: activity::connected(&mut **conn).await?,
         signers: activity::signing_nodes(&mut **conn).await?,
-        nodes: nodes::list(&mut **conn).await?,
-        minutes: nodes::minutes(&mut **conn).await?,
-        low: stock::low(&mut **conn, &ids).await?,
-        suppliers: backlog::suppliers(&mut **conn).await?,
         blocked: blocks::newest(&mut **conn, MAX_LISTED).await?,
         unwiped: erasure::wipe::outstanding(&mut **conn).await?,
         replays: replays::running(conn, &ids).await?,
     })
 }
 
-/// Reads the state of every shard.
-async fn shard_states(state: &ApiState, conn: &mut PgConnection) -> Result<Vec<ShardState>, sqlx::Error> {
-    let backlogs = backlog::sample(&mut *conn, MAX_OF_SHARD).await?;
-    let queues = overview::queues(&mut *conn, MAX_OF_SHARD).await?;
-    let lags = backlog::lags(&mut *conn).await?;
-    let progress = activity::progress(conn).await?;
-    let depths = state.metrics.queue_depths();
-    let shard = |backlog| ShardState::of(backlog, &lags, &progress, &queues, &depths, &state.metrics);
-    Ok(backlogs.into_iter().map(shard).collect())
+/// Reads only what the alerts depend on, on one connection.
+async fn read_conditions(state: &ApiState) -> Result<Conditions, sqlx::Error> {
+    let conn = &mut state.ledger.pool().acquire().await?;
+    Conditions::read(state, conn, &[]).await
 }
 
 /// Results of the reads from the database.
 struct Read {
-    shards: Vec<ShardState>,
+    conditions: Conditions,
     failing: Vec<FailingWebhook>,
     due: Vec<DueWebhook>,
     failed: Vec<FailedWebhook>,
     days: Vec<DeliveryDay>,
     connections: Vec<Connected>,
     signers: Vec<SigningNode>,
+    blocked: Listed<ActiveBlock>,
+    unwiped: Vec<String>,
+    replays: Vec<Replay>,
+}
+
+/// Results of the reads that the alerts depend on.
+struct Conditions {
+    shards: Vec<ShardState>,
     nodes: Vec<Node>,
     minutes: Vec<Minute>,
     low: BTreeSet<(ProductId, Money)>,
     suppliers: Vec<SupplierBacklog>,
-    blocked: Listed<ActiveBlock>,
-    unwiped: Vec<String>,
-    replays: Vec<Replay>,
+}
+
+impl Conditions {
+    /// Reads the conditions. `queues` are further counts of the shards, on which no alert depends.
+    async fn read(state: &ApiState, conn: &mut PgConnection, queues: &[DeliveryQueue]) -> Result<Conditions, sqlx::Error> {
+        let ids: Vec<ShardId> = state.ledger.shards().collect();
+        let backlogs = backlog::sample(&mut *conn, MAX_OF_SHARD).await?;
+        let lags = backlog::lags(&mut *conn).await?;
+        let progress = activity::progress(&mut *conn).await?;
+        let depths = state.metrics.queue_depths();
+        let shard = |backlog| ShardState::of(backlog, &lags, &progress, queues, &depths, &state.metrics);
+        Ok(Conditions {
+            shards: backlogs.into_iter().map(shard).collect(),
+            nodes: nodes::list(&mut *conn).await?,
+            minutes: nodes::minutes(&mut *conn).await?,
+            low: stock::low(&mut *conn, &ids).await?,
+            suppliers: backlog::suppliers(&mut *conn).await?,
+        })
+    }
+
+    /// Returns the alerts whose condition holds, given the heartbeats and the counts of this node.
+    fn alerts(&self, state: &ApiState, pulses: &[Pulse], minutes: &[Minute]) -> Vec<FiringAlert> {
+        let has_key = state.keyring.current().is_some();
+        let Conditions { shards, nodes, minutes: of_all, low, suppliers } = self;
+        alerts::evaluate(&Facts { shards, pulses, nodes, minutes, of_all, low, suppliers, has_key })
+    }
 }
 
 pub struct Operations;
@@ -101,10 +127,7 @@ impl Operations {
         let problem = probes::obstacle(&state, &pulses).await;
         let read = replanned(|| read(&state)).await?;
         let minutes = state.metrics.minutes();
-        let has_key = state.keyring.current().is_some();
-        let Read { shards, nodes, low, suppliers, minutes: of_all, .. } = &read;
-        let of_node = Facts { shards, pulses: &pulses, nodes, minutes: &minutes, of_all, low, suppliers, has_key };
-        let alerts = alerts::evaluate(&of_node);
+        let alerts = read.conditions.alerts(&state, &pulses, &minutes);
         let node = NodeState {
             is_ready: problem.is_none(),
             problem,
@@ -113,11 +136,11 @@ impl Operations {
         };
         Ok(NoStore(Reply(OperationsState {
             node,
-            nodes: read.nodes.into_iter().map(KnownNode::from).collect(),
-            minutes: read.minutes.iter().map(NodeMinute::from).collect(),
+            nodes: read.conditions.nodes.into_iter().map(KnownNode::from).collect(),
+            minutes: read.conditions.minutes.iter().map(NodeMinute::from).collect(),
             connections: read.connections.into_iter().map(Into::into).collect(),
             signers: read.signers.into_iter().map(Into::into).collect(),
-            shards: read.shards,
+            shards: read.conditions.shards,
             endpoints: read.failing.into_iter().map(FailingEndpoint::from).collect(),
             due_endpoints: read.due.into_iter().map(DueEndpoint::from).collect(),
             failed_endpoints: read.failed.into_iter().map(FailedEndpoint::from).collect(),
@@ -126,8 +149,20 @@ impl Operations {
             unwiped_tables: read.unwiped,
             ip_block_count: read.blocked.total,
             ip_blocks: read.blocked.rows.into_iter().map(Into::into).collect(),
-            low_stock: read.low.into_iter().map(LowStock::from).collect(),
+            low_stock: read.conditions.low.into_iter().map(LowStock::from).collect(),
             alerts,
         })))
+    }
+
+    /// Retrieve the alerts
+    ///
+    /// Returns the alerts of `deploy/alerts.yml` whose condition holds now, and the denominations with low stock, as
+    /// `GET /admin/v1/operations` does. It reads less than that.
+    #[oai(path = "/alerts", method = "get", operation_id = "get_alerts")]
+    async fn alerts(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<NoStore<Reply<AlertState>>, ApiError> {
+        let conditions = replanned(|| read_conditions(&state)).await?;
+        let alerts = conditions.alerts(&state, &state.ledger.heartbeats().pulses(), &state.metrics.minutes());
+        let low_stock = conditions.low.into_iter().map(LowStock::from).collect();
+        Ok(NoStore(Reply(AlertState { alerts, low_stock })))
     }
 }

@@ -71,6 +71,7 @@ impl LoadVouchers {
         let fingerprint = stock::fingerprint(&batch.keyring, voucher);
         if batch.stock.known.fingerprints.contains(&(product_id, fingerprint)) {
             loaded.duplicates += 1;
+            loaded.duplicate_rows.push(voucher.row);
             return Ok(None);
         }
         let id = batch.ids.vouchers.next()?;

@@ -12,7 +12,7 @@ use crate::ledger::operators::Change;
 use crate::secrets::seal::SealError;
 pub use tokens::{IssueOperatorToken, RevokeOperatorToken};
 pub use two_factor::{EnableOperatorTwoFactor, RemoveOperatorTwoFactor};
-pub use users::{AdmitOperatorUser, ChangeOperatorUser, CreateOperatorUser, RemoveOperatorUser};
+pub use users::{AdmitOperatorUser, ChangeOperatorUser, CreateOperatorUser, OwnChange, RemoveOperatorUser};
 
 /// Returns a user's row with the changes of earlier commands of the batch.
 fn row(batch: &Batch, id: i64) -> Result<UserRow, Rejection> {

@@ -83,17 +83,27 @@ impl Handler for AdmitOperatorUser {
         if known.role == self.role {
             return Ok(CommandResult::OperatorUser(known.public()));
         }
-        change(batch, context, UserRow { role: self.role, ..known }, Some(self.role), false)
+        change(batch, context, UserRow { role: self.role, ..known }, Some(self.role), false, EndedSessions::All)
     }
 }
 
-/// Changes the fields that are given. A change ends the user's sessions.
+/// Changes the fields that are given. A change ends the user's sessions, except the session that makes it.
 #[derive(Clone, Debug)]
 pub struct ChangeOperatorUser {
     pub id: i64,
     pub role: Option<OperatorRole>,
     /// argon2id, as a PHC string.
     pub password_hash: Option<Secret>,
+    /// Set if the user makes the change, and no admin.
+    pub own: Option<OwnChange>,
+}
+
+/// Change by the user in a session, which goes on.
+#[derive(Clone, Debug)]
+pub struct OwnChange {
+    pub session_id: i64,
+    /// Hash of the password that the user has shown. An admin may have replaced it since.
+    pub present_hash: Secret,
 }
 
 impl Handler for ChangeOperatorUser {
@@ -106,13 +116,18 @@ impl Handler for ChangeOperatorUser {
         if row.sign_in() == SignIn::OpenId {
             return Err(Rejection::Conflict("the identity provider assigns the role and the password of this operator").into());
         }
+        let shown = self.own.as_ref().map(|own| own.present_hash.expose());
+        if shown.is_some_and(|shown| row.password_hash.as_ref().map(Secret::expose) != Some(shown)) {
+            return Err(Rejection::Conflict("the password was changed meanwhile").into());
+        }
         let role = self.role.filter(|role| *role != row.role);
         if role.is_none() && self.password_hash.is_none() {
             return Ok(CommandResult::OperatorUser(row.public()));
         }
         row.role = role.unwrap_or(row.role);
         row.password_hash = self.password_hash.clone().or(row.password_hash);
-        change(batch, context, row, role, self.password_hash.is_some())
+        let sessions = self.own.as_ref().map_or(EndedSessions::All, |own| EndedSessions::AllBut(own.session_id));
+        change(batch, context, row, role, self.password_hash.is_some(), sessions)
     }
 }
 
@@ -157,10 +172,11 @@ fn change(
     row: UserRow,
     role: Option<OperatorRole>,
     is_password_changed: bool,
+    sessions: EndedSessions,
 ) -> Decided {
     let id = row.id;
     let changed = Changed::new(batch, row)?;
     let event = OperatorUserChanged { role, is_password_changed, row_mac: changed.mac() };
     batch.append::<Operator>(id, event, context);
-    Ok(CommandResult::OperatorUser(changed.keep(batch, EndedSessions::All, TwoFactorChange::None)))
+    Ok(CommandResult::OperatorUser(changed.keep(batch, sessions, TwoFactorChange::None)))
 }

@@ -1,4 +1,4 @@
-//! One account: its status, its balances and its latest orders.
+//! One account: its status, its balances, its latest orders, and the blocks of its users' addresses.
 
 use maud::{Markup, html};
 use poem::Response;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::wallets::{self, Wallet};
 use super::{Account, account, page};
 use crate::pages::call::{List, Refusal};
+use crate::pages::console::ip_blocks::{self, Block};
 use crate::pages::console::orders::{self, AccountOrder};
 use crate::pages::console::parts::{is_admin, needs_admin};
 use crate::pages::outcome::{PageResult, redirect};
@@ -24,6 +25,7 @@ struct Shown {
     account: Account,
     wallets: List<Wallet>,
     orders: List<AccountOrder>,
+    blocks: List<Block>,
 }
 
 pub fn add(site: Site) -> Site {
@@ -33,9 +35,14 @@ pub fn add(site: Site) -> Site {
 async fn load(visit: &Visit, id: i64) -> Result<Shown, Refusal> {
     let (wallets, orders) =
         (format!("/admin/v1/accounts/{id}/wallets?limit=100"), format!("/admin/v1/orders?account_id={id}&limit={LATEST}"));
-    let (account, wallets, orders) =
-        futures::try_join!(account(visit, id), visit.list(&wallets, "wallets"), visit.list(&orders, "orders"))?;
-    Ok(Shown { account, wallets, orders })
+    let blocks = format!("/admin/v1/ip-blocks?account_id={id}&limit=100");
+    let (account, wallets, orders, blocks) = futures::try_join!(
+        account(visit, id),
+        visit.list(&wallets, "wallets"),
+        visit.list(&orders, "orders"),
+        visit.list(&blocks, "ip_blocks")
+    )?;
+    Ok(Shown { account, wallets, orders, blocks })
 }
 
 async fn show(visit: Visit) -> PageResult {
@@ -59,7 +66,7 @@ async fn change(visit: Visit) -> PageResult {
 }
 
 fn overview(visit: &Visit, shown: &Shown, refusal: Option<&Refusal>) -> Response {
-    let Shown { account, wallets, orders } = shown;
+    let Shown { account, wallets, orders, blocks } = shown;
     let body = html! {
         (layout::problem(refusal))
         (facts(&[
@@ -78,10 +85,7 @@ fn overview(visit: &Visit, shown: &Shown, refusal: Option<&Refusal>) -> Response
             (orders::rows("Latest orders", &orders.items))
             p { a href={ "/console/orders?account_id=" (account.id) } { "All orders of this account" } }
         }
-        p.quiet {
-            "The service keeps no addresses of logins, so a block of an address belongs to no account. "
-            a href="/console/ip-blocks" { "Blocked addresses" }
-        }
+        (ip_blocks::of_account(visit, &blocks.items))
         @if is_admin(visit) { (erasure(account.id)) }
     };
     page(visit, account, &account.name, &body)

@@ -1,4 +1,4 @@
-//! The webhooks of an account, and one of them.
+//! The webhooks of an account, and one of them with its attempts by day.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -6,10 +6,12 @@ use serde::Deserialize;
 
 use super::{account, deliveries, page};
 use crate::pages::call::List;
+use crate::pages::console::attempts;
 use crate::pages::console::parts::{audit_of, deliveries_of_webhook};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::table;
-use crate::pages::parts::values::{badge, copyable, facts, time};
+use crate::pages::parts::values::{MAX_URL, badge, beginning, copyable, facts, time};
+use crate::pages::shared::attempt_days::AttemptDays;
 use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
@@ -80,7 +82,7 @@ fn rows(webhooks: &[Webhook]) -> Markup {
     let row = |webhook: &Webhook| {
         vec![
             html! { a href={ "/console/webhooks/" (webhook.id) } { (webhook.title()) } },
-            html! { code { (webhook.url) } },
+            html! { code { (beginning(&webhook.url, MAX_URL)) } },
             html! { (webhook.events.join(", ")) },
             time(webhook.updated_at),
             webhook.state(),
@@ -93,8 +95,9 @@ async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let AnyWebhook { account_id, is_deleted, webhook } = visit.get(&format!("/admin/v1/webhooks/{}", visit.id("id")?)).await?;
     let latest = format!("/admin/v1/accounts/{account_id}/deliveries?webhook_url_id={}&limit={LATEST}", webhook.id);
-    let (account, latest): (_, List<Delivery>) =
-        futures::try_join!(account(&visit, account_id), visit.list(&latest, "deliveries"))?;
+    let days = format!("/admin/v1/webhooks/{}/stats?days=30", webhook.id);
+    let (account, latest, days): (_, List<Delivery>, AttemptDays) =
+        futures::try_join!(account(&visit, account_id), visit.list(&latest, "deliveries"), visit.get(&days))?;
     let key = |key: i64| {
         html! { "the signing secret of " a href={ "/console/accounts/" (account_id) "/credentials/" (key) } { "API key " (key) } }
     };
@@ -115,6 +118,9 @@ async fn show(visit: Visit) -> PageResult {
             ("Created", time(webhook.created_at)),
             ("Changed", time(webhook.updated_at)),
         ]))
+        h2 { "Attempts" }
+        (days.plots(|day| attempts::of_day(webhook.id, day)))
+        p { a href=(attempts::of_webhook(webhook.id)) { "All attempts of this webhook" } }
         h2 { "Latest deliveries" }
         @if latest.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. The next event that it is subscribed to is.", None)) }
         @else {
@@ -139,12 +145,14 @@ mod tests {
     #[test]
     fn names_and_urls_are_escaped() {
         let webhook = |name: &str| -> Webhook {
-            let webhook = json!({"id": 6, "name": name, "url": "https://shop.example/<i>", "events": ["order.created"],
+            let url = format!("https://shop.example/<i>{}", "&".repeat(2_000));
+            let webhook = json!({"id": 6, "name": name, "url": url, "events": ["order.created"],
                 "credential_id": null, "is_active": false, "created_at": "2026-01-31T12:00:00Z",
                 "updated_at": "2026-01-31T12:00:00Z"});
             serde_json::from_value(webhook).unwrap()
         };
         let markup = rows(&[webhook("<b>"), webhook("")]).0;
         assert!(!markup.contains("<b>") && !markup.contains("<i>") && markup.contains("Webhook 6"), "{markup}");
+        assert!(markup.len() < 5_000 && markup.contains("&amp;…"), "a long URL is cut: {}", markup.len());
     }
 }

@@ -8,17 +8,24 @@ use serde_json::{Value, json};
 
 use super::{Product, audit_of, may_change, product_of, stocked};
 use crate::pages::call::{List, Refusal};
+use crate::pages::console::audit::{self, Entry};
 use crate::pages::form::{Form, number};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::plot::{Label, Series, bars_by};
-use crate::pages::parts::values::grouped;
+use crate::pages::parts::values::{grouped, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
 /// Largest number of face values in a plot.
 const MAX_BARS: usize = 24;
+/// Types of the events with which operators and suppliers change the stock.
+const CHANGES: &str = "VoucherStockLoaded,VouchersVoided,VouchersTransferredOut,VouchersTransferredIn,VoucherExpirySet";
+/// Number of changes on the page. The audit has all of them.
+const MAX_CHANGES: usize = 10;
+/// Shard of the catalogue.
+const SHARD: &str = "1";
 
 /// Stock of vouchers of one face value, as `GET /admin/v1/products/:id/stock` returns it.
 #[derive(Debug, Deserialize)]
@@ -51,13 +58,22 @@ pub fn add(site: Site) -> Site {
 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
-    let (product, levels) = load(&visit, visit.id("id")?).await?;
-    Ok(page(&visit, &product, &levels, &Filled { form: &visit.query, refusal: None }))
+    let stock = load(&visit, visit.id("id")?).await?;
+    Ok(page(&visit, &stock, &Filled { form: &visit.query, refusal: None }))
 }
 
-async fn load(visit: &Visit, id: i64) -> Result<(Product, List<Level>), Refusal> {
-    let stock = format!("/admin/v1/products/{id}/stock");
-    futures::try_join!(product_of(visit, id), visit.list(&stock, "stock"))
+/// The stock of a product, with its latest changes.
+struct Stock {
+    product: Product,
+    levels: List<Level>,
+    changes: Vec<Entry>,
+}
+
+async fn load(visit: &Visit, id: i64) -> Result<Stock, Refusal> {
+    let (stock, subject) = (format!("/admin/v1/products/{id}/stock"), format!("product/{id}"));
+    let changes = audit::newest(visit, &subject, CHANGES, MAX_CHANGES);
+    let (product, levels, changes) = futures::try_join!(product_of(visit, id), visit.list(&stock, "stock"), changes)?;
+    Ok(Stock { product, levels, changes })
 }
 
 async fn set_threshold(visit: Visit) -> PageResult {
@@ -68,10 +84,10 @@ async fn set_threshold(visit: Visit) -> PageResult {
         Ok(_) => Ok(redirect(&format!("/console/products/{id}/stock?done=changed"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
-            let (product, levels) = load(&visit, id).await?;
-            let refusal = at_field(refusal, &product);
+            let stock = load(&visit, id).await?;
+            let refusal = at_field(refusal, &stock.product);
             let fields = Filled { form: &visit.form, refusal: Some(&refusal) };
-            Ok(layout::refused(page(&visit, &product, &levels, &fields), &refusal))
+            Ok(layout::refused(page(&visit, &stock, &fields), &refusal))
         }
     }
 }
@@ -90,7 +106,8 @@ pub fn at_field(mut refusal: Refusal, product: &Product) -> Refusal {
     refusal
 }
 
-fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<'_>) -> Response {
+fn page(visit: &Visit, stock: &Stock, fields: &Filled<'_>) -> Response {
+    let Stock { product, levels, changes } = stock;
     let path = format!("/console/products/{}", product.id);
     let body = html! {
         (layout::problem(fields.refusal))
@@ -113,6 +130,7 @@ fn page(visit: &Visit, product: &Product, levels: &List<Level>, fields: &Filled<
                 a.button.plain href=(stocked::of_product(product.id, "", "")) { "All vouchers" }
                 a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Orders of this product" }
             }
+            @if !changes.is_empty() { h2 { "Latest changes" } (latest(changes)) }
         }
         @if may_change(visit) { (threshold(product, &path, fields)) }
         @else { p.quiet { "To change the stock, you need the role admin." } }
@@ -173,6 +191,20 @@ fn rows(product: i64, levels: &[Level]) -> Markup {
             "To withdraw vouchers earlier, void them."
         }
     }
+}
+
+/// Renders changes of the stock with the references, reasons and notes that were given for them. Each leads to its event.
+fn latest(changes: &[Entry]) -> Markup {
+    let columns = [("Time", false), ("Change", false), ("By", false), ("Reference or reason", false)];
+    let row = |change: &Entry| {
+        vec![
+            time(change.recorded_at),
+            change.event(SHARD),
+            change.by(),
+            html! { @for (name, text) in change.texts() { div { (name) ": " (text) } } },
+        ]
+    };
+    table::table("Latest changes", &columns, &changes.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Renders the field for a face value: a choice if the product has fixed ones.

@@ -28,6 +28,7 @@ const MAX_ROW_BYTES: usize = 150_000;
 struct Loaded {
     accepted: i64,
     duplicates: i64,
+    duplicate_rows: Vec<i64>,
     rejected: Vec<Rejected>,
 }
 
@@ -155,7 +156,7 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
         }
         div.figures {
             (figure("Added", &html! { a href=(audit_of(product.id, "VoucherStockLoaded")) { (loaded.accepted) } }))
-            (figure("Already there", &html! { (loaded.duplicates) }))
+            (figure("Already there", &html! { @if loaded.duplicates > 0 { a href="#duplicates" { (loaded.duplicates) } } @else { "0" } }))
             (figure("Refused", &refused_below(loaded.rejected.len())))
         }
         @if !is_good {
@@ -164,12 +165,26 @@ fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
             (table::table("Refused rows", &columns, &rows))
             @if loaded.rejected.len() > MAX_ROWS { p { "And " (loaded.rejected.len() - MAX_ROWS) " more." } }
         }
+        @if loaded.duplicates > 0 { (duplicates(loaded.duplicates, &loaded.duplicate_rows)) }
         p.actions {
             a.button href={ (path) "/stock" } { "To the stock" }
             a href={ (path) "/vouchers" } { "Load more vouchers" }
         }
     };
     layout::page(visit, &format!("Vouchers of {}", product.name), &body)
+}
+
+/// Lists the rows of an upload whose vouchers the product already has.
+fn duplicates(count: i64, rows: &[i64]) -> Markup {
+    let ranges = rows.chunk_by(|row, next| *next == row + 1).filter_map(|range| Some((range.first()?, range.last()?)));
+    let named = |(first, last): (&i64, &i64)| if first == last { first.to_string() } else { format!("{first}–{last}") };
+    let further = count.saturating_sub(i64::try_from(rows.len()).unwrap_or(i64::MAX));
+    html! {
+        h2 #duplicates { "Rows already there" }
+        p { (ranges.map(named).collect::<Vec<_>>().join(", ")) }
+        p.quiet { "The product already has these vouchers, so they are not added again. The header row is not counted." }
+        @if further > 0 { p { "And " (further) " more." } }
+    }
 }
 
 /// Renders the number of refused vouchers, which leads to their table below.
@@ -350,6 +365,13 @@ mod tests {
             voucher_request(&form, &[("reason", Kind::Text)]),
             json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"})
         );
+    }
+
+    #[test]
+    fn duplicates_are_named_by_their_rows() {
+        let markup = duplicates(7, &[1, 2, 3, 5]).0;
+        assert!(markup.contains("1–3, 5") && markup.contains("And 3 more."), "{markup}");
+        assert!(!duplicates(1, &[4]).0.contains("more."));
     }
 
     #[test]

@@ -117,6 +117,7 @@ fn filters(visit: &Visit) -> Markup {
         &html! {
             (fields.select("status", "Status", &STATUSES, ""))
             (fields.input("wallet_id", "Wallet number", "search", ""))
+            (fields.input("payout_id", "Payout number", "search", ""))
         },
     )
 }

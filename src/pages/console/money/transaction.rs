@@ -18,6 +18,7 @@ struct AnyTransaction {
     #[serde(flatten)]
     transaction: Transaction,
     account_id: i64,
+    note: Option<String>,
     shard_id: i16,
     position: i64,
 }
@@ -29,13 +30,14 @@ pub fn add(site: Site) -> Site {
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let found: AnyTransaction = visit.get(&format!("/admin/v1/transactions/{}", visit.id("id")?)).await?;
-    let AnyTransaction { transaction, account_id, shard_id, position: at } = found;
+    let AnyTransaction { transaction, account_id, note, shard_id, position: at } = found;
     let body = facts(&[
         ("Kind", badge(&transaction.category)),
         ("Amount", money(&transaction.signed_amount(), &transaction.currency)),
         ("Balance after it", money(&transaction.balance_after, &transaction.currency)),
         ("Time", time(transaction.created_at)),
         ("Description", html! { (transaction.description) }),
+        ("Note or reason", html! { (note.as_deref().unwrap_or("–")) }),
         ("Cause", cause(&transaction)),
         ("Wallet", html! { a href={ "/console/wallets/" (transaction.wallet_id) } { "Wallet " (transaction.wallet_id) } }),
         ("Account", account(account_id)),

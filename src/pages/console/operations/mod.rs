@@ -237,7 +237,7 @@ async fn show(visit: Visit) -> PageResult {
         (tables::nodes(&state))
         h2 { "Blocks and stock" }
         (tables::blocks(&state))
-        (tables::low_stock(&state.low_stock))
+        section #low-stock { (tables::low_stock(&state.low_stock)) }
     };
     Ok(layout::page(&visit, "Operations", &body))
 }
@@ -253,11 +253,13 @@ fn alerts(state: &Operations) -> Markup {
         @if let Some(problem) = &state.node.problem {
             div.notice.bad { p { strong { "This node is not ready. " } (problem) } }
         }
-        @for alert in &state.alerts {
-            div.notice .bad[alert.severity == "page"] .wait[alert.severity != "page"] { p { strong { (alert.name) } " " (alert.summary) } }
-        }
-        @if state.alerts.is_empty() && state.node.problem.is_none() {
-            p.notice.good { "No condition of an alert holds, as far as this node and the database know." }
+        section #alerts {
+            @for alert in &state.alerts {
+                div.notice .bad[alert.severity == "page"] .wait[alert.severity != "page"] { p { strong { (alert.name) } " " (alert.summary) } }
+            }
+            @if state.alerts.is_empty() && state.node.problem.is_none() {
+                p.notice.good { "No condition of an alert holds, as far as this node and the database know." }
+            }
         }
     }
 }

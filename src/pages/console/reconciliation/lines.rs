@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::statement::{Line, Matched, tolerance};
 use super::{Entry, may_decide};
 use crate::pages::call::Refusal;
-use crate::pages::form::{Form, Kind, number};
+use crate::pages::form::{Form, Kind, address, number};
 use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
@@ -18,6 +18,8 @@ use crate::pages::visit::Visit;
 
 /// Largest number of entries that the form offers beside the candidates.
 const MAX_OFFERED: usize = 20;
+/// Types of the events that decide about lines.
+const DECISIONS: &str = "MatchDecided,MatchDecisionRevoked";
 
 pub fn add(site: Site) -> Site {
     site.get("/console/bank-statements/:id/lines/:line", show)
@@ -56,19 +58,25 @@ fn offered(line: &Line, missing: Vec<Entry>) -> Vec<Entry> {
 
 fn page(visit: &Visit, id: i64, line: &Line, offered: &[Entry], refusal: Option<&Refusal>) -> Response {
     let path = format!("/console/bank-statements/{id}/lines/{}", line.line);
+    let decisions = address("/console/audit", &[("subject", &format!("reconciliation/{id}")), ("type", DECISIONS)]);
     let body = html! {
         (layout::problem(refusal))
         (facts(&[
             ("Result", html! { (badge(&line.status)) @if line.is_decided { " " span.quiet { "by a person" } } }),
             ("Booked", html! { (line.booked_on) }),
             ("Amount", line.money()),
-            ("Reference and message", line.texts()),
+            ("Bank account", html! { (line.account.as_deref().unwrap_or("–")) }),
+            ("Reference and message", line.texts(usize::MAX)),
             ("Entry of the ledger", line.result()),
+            ("Reason of the decision", html! { (line.decision_reason.as_deref().unwrap_or("–")) }),
         ]))
         @if !may_decide(visit) { p.quiet { "To decide about lines, you need the role finance." } }
         @else if line.is_decided { (revocation(&path, &Filled { form: &visit.form, refusal })) }
         @else { (decision(&path, &tolerance(&visit.query), offered, &Filled { form: &visit.form, refusal })) }
-        p.actions { a href={ "/console/bank-statements/" (id) (tolerance(&visit.query)) } { "Back to the statement" } }
+        p.actions {
+            a href=(decisions) { "All decisions about this statement" }
+            a href={ "/console/bank-statements/" (id) (tolerance(&visit.query)) } { "Back to the statement" }
+        }
     };
     layout::page(visit, &format!("Line {} of statement {id}", line.line), &body)
 }

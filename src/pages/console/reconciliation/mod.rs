@@ -5,6 +5,7 @@ mod report;
 mod statement;
 mod statements;
 mod stock;
+mod wallets;
 
 use maud::{Markup, html};
 use serde::Deserialize;

@@ -7,6 +7,7 @@ use poem::http::header;
 use serde::Deserialize;
 
 use super::stock::{self, Stock, StockDay};
+use super::wallets::{self, Wallet};
 use crate::pages::call::Refusal;
 use crate::pages::console::parts::position;
 use crate::pages::form::Form;
@@ -20,10 +21,10 @@ use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Largest numbers of bytes that the rows of each table take on the page. The files have all of them.
-const MAX_DIFFERENCES: usize = 30_000;
+const MAX_DIFFERENCES: usize = 25_000;
 const MAX_DAYS: usize = 25_000;
-const MAX_STOCK: usize = 30_000;
-const MAX_WALLETS: usize = 15_000;
+const MAX_STOCK: usize = 25_000;
+const MAX_WALLETS: usize = 25_000;
 /// Largest number of plots, one for each currency, and largest number of days in all of them.
 const MAX_PLOTS: usize = 3;
 const MAX_PLOT_DAYS: usize = 62;
@@ -67,17 +68,6 @@ struct Currency {
 struct Day {
     day: String,
     currency: String,
-    #[serde(flatten)]
-    moved: Moved,
-}
-
-#[derive(Debug, Deserialize)]
-struct Wallet {
-    account_id: Option<i64>,
-    wallet_id: i64,
-    currency: Option<String>,
-    opening_balance: String,
-    closing_balance: String,
     #[serde(flatten)]
     moved: Moved,
 }
@@ -185,7 +175,10 @@ fn content(form: &Form, report: &Report) -> Markup {
             h2 #stock { "Voucher stock" }
             (stock::section(&report.stock, &report.stock_days, MAX_STOCK, form, |day| of_day(form, day)))
         }
-        @if !report.wallets.is_empty() { h2 #wallets { "Wallets" } (wallets(form, report)) }
+        @if !report.wallets.is_empty() {
+            h2 #wallets { "Wallets" }
+            (wallets::section(&report.wallets, report.wallets_left_out, MAX_WALLETS, form))
+        }
     }
 }
 
@@ -230,6 +223,7 @@ fn concerns(found: &Difference) -> Markup {
     }
 }
 
+/// Renders the totals by currency, which lead to the wallets that they add up.
 fn currencies(currencies: &[Currency]) -> Markup {
     let columns = [
         ("Currency", false),
@@ -242,13 +236,10 @@ fn currencies(currencies: &[Currency]) -> Markup {
         ("Closing", true),
     ];
     let row = |one: &Currency| {
-        let mut row = vec![
-            html! { (one.currency) },
-            html! { a href="#wallets" { (one.wallets) } },
-            money(&one.opening_balance, &one.currency),
-        ];
-        row.extend(moved(&one.moved, &one.currency));
-        row.push(money(&one.closing_balance, &one.currency));
+        let Moved { funding, debits, refunds, adjustments } = &one.moved;
+        let total = |amount: &String| html! { a href="#wallets" { (money(amount, &one.currency)) } };
+        let mut row = vec![html! { (one.currency) }, html! { a href="#wallets" { (one.wallets) } }];
+        row.extend([&one.opening_balance, funding, debits, refunds, adjustments, &one.closing_balance].map(total));
         row
     };
     table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>())
@@ -300,39 +291,6 @@ fn days(form: &Form, days: &[Day]) -> Markup {
     }
 }
 
-fn wallets(form: &Form, report: &Report) -> Markup {
-    let period = form.only(&["from", "to"]);
-    let columns = [
-        ("Wallet", false),
-        ("Account", false),
-        ("Opening", true),
-        ("Funding", true),
-        ("Debits", true),
-        ("Refunds", true),
-        ("Adjustments", true),
-        ("Closing", true),
-    ];
-    let row = |wallet: &Wallet| {
-        let currency = wallet.currency.as_deref().unwrap_or_default();
-        let mut row = vec![
-            html! { a href={ "/console/wallets/" (wallet.wallet_id) "?" (period) } { "Wallet " (wallet.wallet_id) } },
-            html! { @if let Some(account) = wallet.account_id { a href={ "/console/accounts/" (account) } { "Account " (account) } } @else { "–" } },
-            money(&wallet.opening_balance, currency),
-        ];
-        row.extend(moved(&wallet.moved, currency));
-        row.push(money(&wallet.closing_balance, currency));
-        row
-    };
-    let all = report.wallets.len() as u64 + report.wallets_left_out;
-    let rows = table::fitting(report.wallets.iter().map(row), MAX_WALLETS);
-    html! {
-        (table::table("Totals by wallet", &columns, &rows))
-        @if all > rows.len() as u64 {
-            p.quiet { "The page shows " (rows.len()) " of " (all) " wallets. The totals include all of them. Name an account to see its wallets." }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -378,6 +336,9 @@ mod tests {
         let wallet = |id: i64| {
             let mut wallet = with(balance.clone());
             (wallet["wallet_id"], wallet["account_id"]) = (id.into(), id.into());
+            for part in ["order_debits", "order_refunds", "payout_debits", "payout_refunds"] {
+                wallet[part] = "1000000000.00".into();
+            }
             wallet
         };
         let currency = |currency: &str| {

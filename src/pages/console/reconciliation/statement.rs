@@ -10,10 +10,13 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{badge, figure, money, time, words};
+use crate::pages::parts::values::{badge, beginning, figure, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
+
+/// Largest number of characters of a text in the list. The page of a line has the whole text.
+const MAX_TEXT: usize = 160;
 
 /// Number of lines on a page.
 const LINES: u64 = 50;
@@ -65,11 +68,13 @@ pub(super) struct Line {
     pub direction: String,
     pub amount: String,
     pub currency: String,
+    pub account: Option<String>,
     pub is_reversal: bool,
     pub references: Vec<String>,
     pub text: Option<String>,
     pub status: String,
     pub is_decided: bool,
+    pub decision_reason: Option<String>,
     pub why: Option<String>,
     pub reversed_line: Option<i32>,
     pub reversed_statement_id: Option<i64>,
@@ -83,11 +88,11 @@ impl Line {
         money(&format!("{sign}{}", self.amount), &self.currency)
     }
 
-    /// Renders what the bank says about the line.
-    pub fn texts(&self) -> Markup {
+    /// Renders what the bank says about the line: at most this many characters of the references, and of the text.
+    pub fn texts(&self, most: usize) -> Markup {
         html! {
-            (self.references.join(", "))
-            @if let Some(text) = &self.text { " " span.quiet { (text) } }
+            (beginning(&self.references.join(", "), most))
+            @if let Some(text) = &self.text { " " span.quiet { (beginning(text, most)) } }
             @if self.is_reversal { " " span.badge { "Reversal" } }
         }
     }
@@ -229,7 +234,7 @@ fn rows(visit: &Visit, path: &str, lines: &[Line]) -> Markup {
         vec![
             html! { a href=(target) { @if is_open && may_decide(visit) { "Decide line " (line.line) } @else { "Line " (line.line) } } },
             html! { (line.booked_on) },
-            line.texts(),
+            line.texts(MAX_TEXT),
             line.money(),
             html! { (badge(&line.status)) @if line.is_decided { " " span.quiet { "by a person" } } },
             line.result(),

@@ -5,12 +5,15 @@
 
 mod lines;
 mod outcomes;
+mod part;
 mod preview;
+
+use std::future;
 
 use futures::{StreamExt, stream};
 use maud::{Markup, html};
-use poem::Response;
 use poem::http::StatusCode;
+use poem::{Body, Response};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,7 +21,7 @@ use super::overview::Wallet;
 use super::products::Product;
 use crate::pages::call::Refusal;
 use crate::pages::form::{Form, number};
-use crate::pages::outcome::{PageResult, redirect};
+use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -26,11 +29,14 @@ use crate::pages::visit::Visit;
 use ledger_events::user::UserRole;
 use lines::{COLUMNS, Line, MAX_LINES, MAX_PROBLEMS, Problem};
 use outcomes::Outcomes;
+use part::FROM;
 
 /// Field for a file.
 const FILE: &str = "file";
 /// Field for lines that are pasted, or corrected after a refusal.
 const PASTED: &str = "lines";
+/// Field of a form that places all lines again.
+const AGAIN: &str = "again";
 /// Number of lines that one request places.
 const STEP: usize = 50;
 /// Number of orders of a step that are placed at the same time.
@@ -46,6 +52,7 @@ pub fn add(site: Site) -> Site {
         .post("/portal/orders/bulk", check)
         .get("/portal/orders/bulk/place", begin)
         .post("/portal/orders/bulk/place", place)
+        .post("/portal/orders/bulk/results.csv", download)
 }
 
 async fn show(visit: Visit) -> PageResult {
@@ -129,8 +136,7 @@ async fn check(visit: Visit) -> PageResult {
     // A refused file appears in the field for lines, where it can be corrected.
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100_000)]).into_owned();
     let shown = Form::from_pairs(vec![(PASTED.to_owned(), shown)]);
-    let read = lines::read(bytes).and_then(|lines| lines::canonical(&lines).map(|text| (lines, text)));
-    let (lines, text) = match read {
+    let (lines, text) = match whole(bytes) {
         Ok(read) => read,
         Err(problems) => return Ok(upload(&visit, &shown, sent, &problems)),
     };
@@ -144,15 +150,25 @@ async fn check(visit: Visit) -> PageResult {
         Err(problems) => return Ok(upload(&visit, &shown, sent, &problems)),
     };
     let is_covered = priced.is_covered(&wallets.items);
+    let part = preview::part(&priced, &visit.form);
+    let buttons = html! {
+        button { "Place " (lines.len()) @if lines.len() == 1 { " order" } @else { " orders" } }
+        (part.buttons("/portal/orders/bulk"))
+    };
     let body = html! {
-        (preview::render(&priced, &wallets.items))
+        (preview::render(&priced, &wallets.items, &part))
         @if !is_covered {
             p.notice.bad { "The balance of a wallet does not cover its total. Orders are placed in the order of their lines, as far as it lasts." }
         }
-        (step_form(&text, &Outcomes::default(), html! { button { "Place " (lines.len()) @if lines.len() == 1 { " order" } @else { " orders" } } }, false))
+        (step_form(&text, &Outcomes::default(), buttons, false))
         p { a href="/portal/orders/bulk" { "Choose another file" } }
     };
     Ok(layout::page(&visit, "Check the orders", &body))
+}
+
+/// Reads a file. Returns its lines, and their canonical form.
+fn whole(bytes: &[u8]) -> Result<(Vec<Line>, String), Vec<Problem>> {
+    lines::read(bytes).and_then(|lines| lines::canonical(&lines).map(|text| (lines, text)))
 }
 
 /// Returns the call that lists the products of all lines.
@@ -177,23 +193,19 @@ fn step_form(text: &str, outcomes: &Outcomes, button: Markup, proceeds: bool) ->
     }
 }
 
-/// Places the next lines, and shows the progress or the results.
+/// Places the next lines, and shows the progress or the results. Nothing is placed if the form asks for a part of the results.
 async fn place(visit: Visit) -> PageResult {
     visit.user()?;
     let form = &visit.form;
-    let lines = match lines::read(form.value(PASTED).as_bytes()) {
-        Ok(lines) => lines,
-        Err(problems) => return Ok(upload(&visit, form, PASTED, &problems)),
-    };
     // The browser changes the ends of lines. The canonical form is the one that the keys are made of.
-    let text = match lines::canonical(&lines) {
-        Ok(text) => text,
+    let (lines, text) = match whole(form.value(PASTED).as_bytes()) {
+        Ok(read) => read,
         Err(problems) => return Ok(upload(&visit, form, PASTED, &problems)),
     };
     let keys = lines::keys(&text, &lines);
-    let mut outcomes = Outcomes::read(form.value("outcomes"), form.all("reason"), lines.len());
-    let begin = outcomes.of_lines.len();
-    let next = lines.iter().zip(&keys).skip(begin).take(STEP);
+    let mut outcomes = if form.text(AGAIN).is_some() { Outcomes::default() } else { outcomes_of(form, &lines) };
+    let step = if form.text(FROM).is_some() { 0 } else { STEP };
+    let next = lines.iter().zip(&keys).skip(outcomes.of_lines.len()).take(step);
     let calls: Vec<_> = next.map(|(line, key)| place_line(&visit, line, key)).collect();
     let mut placed = stream::iter(calls).buffered(AT_ONCE);
     while let Some(placed) = placed.next().await {
@@ -205,7 +217,24 @@ async fn place(visit: Visit) -> PageResult {
         outcomes.add(placed);
     }
     drop(placed);
-    Ok(progress(&visit, &text, lines.len(), &outcomes))
+    Ok(progress(&visit, &text, &lines, &outcomes))
+}
+
+/// Reads the outcomes that a form carries.
+fn outcomes_of(form: &Form, lines: &[Line]) -> Outcomes {
+    Outcomes::read(form.value("outcomes"), form.all("reason"), lines.len())
+}
+
+/// Sends the results of all lines as CSV.
+async fn download(visit: Visit) -> PageResult {
+    visit.user()?;
+    let lines = match lines::read(visit.form.value(PASTED).as_bytes()) {
+        Ok(lines) => lines,
+        Err(problems) => return Ok(upload(&visit, &visit.form, PASTED, &problems)),
+    };
+    let csv = outcomes::to_csv(&outcomes_of(&visit.form, &lines), &lines);
+    let body = Body::from_bytes_stream(stream::once(future::ready(csv)));
+    Ok(file("bulk-results.csv", "text/csv; charset=utf-8; header=present", body))
 }
 
 async fn place_line(visit: &Visit, line: &Line, key: &str) -> Result<i64, Refusal> {
@@ -218,26 +247,36 @@ async fn place_line(visit: &Visit, line: &Line, key: &str) -> Result<i64, Refusa
     visit.change_once::<Placed>("/api/v1/orders", key, &body).await.map(|placed| placed.id)
 }
 
-fn progress(visit: &Visit, text: &str, lines: usize, outcomes: &Outcomes) -> Response {
-    let done = outcomes.of_lines.len();
-    let (is_complete, unplaced) = (done >= lines, outcomes.refused() + outcomes.open());
+fn progress(visit: &Visit, text: &str, lines: &[Line], outcomes: &Outcomes) -> Response {
+    let (done, count) = (outcomes.of_lines.len(), lines.len());
+    let is_complete = done >= count;
     let title = if is_complete { "Bulk order: results" } else { "Bulk order in progress" };
+    let part = outcomes::part(outcomes, lines, &visit.form);
+    let is_partial = outcomes.refused() + outcomes.open() > 0;
+    let buttons = html! {
+        (part.buttons("/portal/orders/bulk/place"))
+        button.plain formaction="/portal/orders/bulk/results.csv" { "Download as CSV" }
+        @if is_partial { button.plain name=(AGAIN) value="1" { "Place the file again" } }
+    };
     let body = html! {
         p role="status" {
-            (done) " of " (lines) " lines: " (outcomes.placed()) " placed, " (outcomes.refused()) " refused"
+            (done) " of " (count) " lines: " (outcomes.placed()) " placed, " (outcomes.refused()) " refused"
             @if outcomes.open() > 0 { ", " (outcomes.open()) " not known" } "."
         }
-        progress max=(lines) value=(done) aria-label="Progress" { (done) " of " (lines) }
+        progress max=(count) value=(done) aria-label="Progress" { (done) " of " (count) }
         @if !is_complete {
-            (step_form(text, outcomes, html! { button { "Place the next " (STEP.min(lines - done)) " lines" } }, true))
+            (step_form(text, outcomes, html! { button { "Place the next " (STEP.min(count - done)) " lines" } }, true))
             p.quiet { "If you leave this page, send the same file again later: lines that are placed stay placed once." }
         }
-        (outcomes::render(outcomes))
-        @if is_complete && unplaced > 0 {
-            p { "To try the lines without an order again, place the file again. Lines that have an order keep it." }
-            (step_form(text, &Outcomes::default(), html! { button.plain { "Place the file again" } }, false))
+        @if done > 0 {
+            h2 { "Lines" }
+            (part.table("Lines of the file", &outcomes::COLUMNS))
         }
-        @if is_complete { p { a.button href="/portal/orders" { "To the orders" } } }
+        @if is_complete {
+            @if is_partial { p { "To try the lines without an order again, place the file again. Lines that have an order keep it." } }
+            (step_form(text, outcomes, buttons, false))
+            p { a.button href="/portal/orders" { "To the orders" } }
+        }
     };
     layout::page(visit, title, &body)
 }

@@ -1,15 +1,39 @@
 //! The outcomes of a bulk order so far. The pages carry them from one step to the next, because nothing is stored.
 
 use std::fmt::Write;
+use std::io;
 
-use maud::{Markup, html};
+use maud::html;
 
+use super::lines::Line;
+use super::part::Part;
 use crate::pages::call::Refusal;
-use crate::pages::parts::table;
+use crate::pages::form::Form;
+use crate::pages::parts::table::Column;
+use crate::spreadsheet::{self, inert};
 
-/// Largest number of different reasons. Further ones become one.
-const MAX_REASONS: usize = 20;
+/// Largest size of all different reasons in a page, in bytes. Further ones become one.
+const MAX_REASON_BYTES: usize = 45_000;
 const FURTHER: &str = "Refused for another reason.";
+/// Number of characters that are kept of a reason.
+const MAX_REASON: usize = 500;
+/// Bytes around a reason in a page, about.
+const FIELD_BYTES: usize = 50;
+/// Largest number of bytes that the lines of the results take on a page.
+const MAX_BYTES: usize = 30_000;
+/// Columns of the results on the page.
+pub const COLUMNS: [Column; 7] = [
+    ("Line", true),
+    ("Product", false),
+    ("Face value", true),
+    ("Units", true),
+    ("Your reference", false),
+    ("Outcome", false),
+    ("Reason", false),
+];
+/// Columns of the results as CSV.
+const CSV_COLUMNS: [&str; 8] =
+    ["line", "product_id", "denomination", "quantity", "client_reference", "outcome", "order_id", "reason"];
 
 /// Outcome of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +57,7 @@ impl Outcomes {
     /// Reads outcomes from the fields of a form. A form that was tampered with shows its sender wrong results, and does
     /// nothing else.
     pub fn read<'a>(text: &str, reasons: impl Iterator<Item = &'a str>, lines: usize) -> Outcomes {
-        let reasons: Vec<String> = reasons.take(MAX_REASONS + 1).map(ToOwned::to_owned).collect();
+        let reasons: Vec<String> = reasons.take(lines).map(ToOwned::to_owned).collect();
         let outcome = |word: &str| {
             let (kind, number) = word.split_at_checked(1)?;
             let reason = |number: &str| number.parse().ok().filter(|index| *index < reasons.len());
@@ -80,12 +104,21 @@ impl Outcomes {
         if let Some(known) = self.reasons.iter().position(|known| *known == reason) {
             return known;
         }
-        let further = self.reasons.len() >= MAX_REASONS;
-        if further && self.reasons.len() > MAX_REASONS {
-            return MAX_REASONS;
+        let taken: usize = self.reasons.iter().map(|known| weight(known)).sum();
+        let has_room = taken + weight(&reason) <= MAX_REASON_BYTES;
+        let kept = if has_room { reason } else { FURTHER.to_owned() };
+        self.reasons.iter().position(|known| *known == kept).unwrap_or_else(|| {
+            self.reasons.push(kept);
+            self.reasons.len() - 1
+        })
+    }
+
+    /// Returns the reason of an outcome, or an empty text.
+    fn reason_of(&self, outcome: Outcome) -> &str {
+        match outcome {
+            Outcome::Placed(_) => "",
+            Outcome::Refused(index) | Outcome::Open(index) => self.reasons.get(index).map_or("", String::as_str),
         }
-        self.reasons.push(if further { FURTHER.to_owned() } else { reason });
-        self.reasons.len() - 1
     }
 
     pub fn placed(&self) -> usize {
@@ -105,50 +138,67 @@ fn reason(refusal: &Refusal) -> String {
     let problems =
         refusal.messages.iter().flat_map(|(field, problems)| problems.iter().map(move |problem| format!("{field} {problem}")));
     let problems: Vec<String> = problems.collect();
-    if problems.is_empty() { refusal.message.clone() } else { format!("{} ({})", refusal.message, problems.join("; ")) }
+    let whole =
+        if problems.is_empty() { refusal.message.clone() } else { format!("{} ({})", refusal.message, problems.join("; ")) };
+    whole.chars().take(MAX_REASON).collect()
 }
 
-/// Renders the outcomes: reasons with the lines that they concern, and a link to each order.
-pub fn render(outcomes: &Outcomes) -> Markup {
-    let columns = [("Lines", false), ("Outcome", false), ("Reason", false)];
-    let with = |outcome: Outcome| -> Vec<usize> {
-        outcomes.of_lines.iter().enumerate().filter(|(_, of_line)| **of_line == outcome).map(|(index, _)| index + 1).collect()
-    };
-    let all = outcomes.reasons.iter().enumerate().flat_map(|(index, reason)| {
-        [(Outcome::Refused(index), "Not placed"), (Outcome::Open(index), "Not known")]
-            .map(|(outcome, name)| (with(outcome), name, reason))
-    });
-    let row = |(lines, name, reason): (Vec<usize>, &str, &String)| {
-        (!lines.is_empty()).then(|| vec![html! { (ranges(&lines)) }, html! { (name) }, html! { (reason) }])
-    };
-    let rows: Vec<Vec<Markup>> = all.filter_map(row).collect();
-    html! {
-        @if !rows.is_empty() {
-            h2 { "Lines without an order" }
-            (table::table("Lines without an order", &columns, &rows))
-        }
-        @if outcomes.placed() > 0 {
-            h2 { "Orders" }
-            ol.links {
-                @for (index, outcome) in outcomes.of_lines.iter().enumerate() {
-                    @if let Outcome::Placed(id) = outcome { li { a href={ "/portal/orders/" (id) } { "Line " (index + 1) } } }
+/// Returns the number of bytes that a reason takes in a page, about.
+fn weight(reason: &str) -> usize {
+    html! { (reason) }.0.len() + FIELD_BYTES
+}
+
+/// Returns the part of the results that a form asks for. Lines without an order come first.
+pub fn part(outcomes: &Outcomes, lines: &[Line], form: &Form) -> Part {
+    let numbered = lines.iter().zip(&outcomes.of_lines).enumerate();
+    let mut all: Vec<(usize, &Line, Outcome)> = numbered.map(|(index, (line, outcome))| (index + 1, line, *outcome)).collect();
+    all.sort_by_key(|(_, _, outcome)| matches!(outcome, Outcome::Placed(_)));
+    Part::of(form, &all, MAX_BYTES, |_, (number, line, outcome)| {
+        vec![
+            html! { (number) },
+            html! { a href={ "/portal/products/" (line.product_id) } { "Product " (line.product_id) } },
+            html! { (line.denomination.to_string()) },
+            html! { (line.quantity) },
+            html! { (line.reference.as_deref().unwrap_or("–")) },
+            html! {
+                @match outcome {
+                    Outcome::Placed(id) => a href={ "/portal/orders/" (id) } { "Order " (id) },
+                    Outcome::Refused(_) => "Not placed",
+                    Outcome::Open(_) => "Not known",
                 }
-            }
-        }
-    }
+            },
+            html! { (outcomes.reason_of(*outcome)) },
+        ]
+    })
 }
 
-/// Writes increasing numbers briefly: `1, 3–5`.
-fn ranges(numbers: &[usize]) -> String {
-    let mut ranges: Vec<(usize, usize)> = vec![];
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *number => *last = *number,
-            _ => ranges.push((*number, *number)),
-        }
-    }
-    let range = |(first, last): &(usize, usize)| if first == last { first.to_string() } else { format!("{first}–{last}") };
-    ranges.iter().map(range).collect::<Vec<_>>().join(", ")
+/// Writes the outcomes of all lines as CSV, in the order of the file.
+///
+/// # Errors
+/// A failure to write the CSV.
+pub fn to_csv(outcomes: &Outcomes, lines: &[Line]) -> io::Result<Vec<u8>> {
+    let mut text = vec![];
+    spreadsheet::rows(&mut text, |csv| {
+        csv.write_record(CSV_COLUMNS)?;
+        lines.iter().zip(&outcomes.of_lines).enumerate().try_for_each(|(index, (line, outcome))| {
+            let (result, order) = match outcome {
+                Outcome::Placed(id) => ("placed", id.to_string()),
+                Outcome::Refused(_) => ("refused", String::new()),
+                Outcome::Open(_) => ("unknown", String::new()),
+            };
+            csv.write_record([
+                &*(index + 1).to_string(),
+                &*line.product_id.to_string(),
+                &*line.denomination.to_string(),
+                &*line.quantity.to_string(),
+                &*inert(line.reference.as_deref().unwrap_or_default()),
+                result,
+                &*order,
+                &*inert(outcomes.reason_of(*outcome)),
+            ])
+        })
+    })?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -181,31 +231,58 @@ mod tests {
         assert_eq!(Outcomes::read("p1 p2 p3", std::iter::empty(), 2).of_lines.len(), 2);
     }
 
-    #[test]
-    fn the_number_of_reasons_is_bounded() {
-        let mut outcomes = Outcomes::default();
-        for number in 0..100 {
-            outcomes.add(Err(refusal(422, "E", &format!("Reason {number}"))));
-        }
-        assert_eq!((outcomes.reasons.len(), outcomes.of_lines[99]), (MAX_REASONS + 1, Outcome::Refused(MAX_REASONS)));
-        assert_eq!(outcomes.reasons[MAX_REASONS], FURTHER);
+    fn lines(count: usize) -> Vec<Line> {
+        let line = |number| Line {
+            product_id: 7,
+            denomination: "10.00".parse().unwrap(),
+            quantity: 1,
+            reference: Some(format!("=<i>{number}")),
+        };
+        (1..=count).map(line).collect()
     }
 
     #[test]
-    fn results_name_their_lines_and_escape_reasons() {
+    fn each_line_has_its_own_reason_as_far_as_a_page_can_carry_them() {
         let mut outcomes = Outcomes::default();
-        outcomes.add(Err(refusal(422, "E", "<b>no</b>")));
-        outcomes.add(Err(refusal(422, "E", "<b>no</b>")));
+        for number in 0..1_000 {
+            outcomes.add(Err(refusal(500, "E_INTERNAL", &format!("Failed {number}"))));
+        }
+        assert!(outcomes.reasons.len() > 500, "{}", outcomes.reasons.len());
+        assert_eq!(outcomes.reason_of(outcomes.of_lines[400]), "Failed 400");
+        assert_eq!(outcomes.reason_of(outcomes.of_lines[999]), FURTHER);
+        let carried: usize = outcomes.reasons.iter().map(|reason| weight(reason)).sum();
+        assert!(carried <= MAX_REASON_BYTES + weight(FURTHER), "{carried}");
+    }
+
+    #[test]
+    fn results_begin_with_the_lines_without_an_order_and_escape_texts() {
+        let mut outcomes = Outcomes::default();
         outcomes.add(Ok(9));
-        let markup = render(&outcomes).0;
-        assert!(markup.contains(">1–2<") && !markup.contains("<b>") && markup.contains("/portal/orders/9"), "{markup}");
-        assert_eq!(ranges(&[1, 3, 4, 5, 9]), "1, 3–5, 9");
+        outcomes.add(Err(refusal(422, "E", "<b>no</b>")));
+        let markup = part(&outcomes, &lines(3), &Form::default()).table("Lines", &COLUMNS).0;
+        let place = |text: &str| markup.find(text).unwrap_or_else(|| panic!("{text}: {markup}"));
+        assert!(place("Not placed") < place("/portal/orders/9"), "{markup}");
+        assert!(!markup.contains("<b>") && !markup.contains("<i>") && markup.matches("<tr>").count() == 3, "{markup}");
+    }
+
+    #[test]
+    fn a_csv_has_the_outcome_of_each_line() {
+        let mut outcomes = Outcomes::default();
+        outcomes.add(Ok(9));
+        outcomes.add(Err(refusal(402, "E_INSUFFICIENT_BALANCE", "Too low.")));
+        outcomes.add(Err(refusal(503, "E_UNAVAILABLE", "Not now.")));
+        let csv = String::from_utf8(to_csv(&outcomes, &lines(3)).unwrap()).unwrap();
+        let rows: Vec<&str> = csv.lines().skip(1).collect();
+        let expected =
+            ["1,7,10.00,1,'=<i>1,placed,9,", "2,7,10.00,1,'=<i>2,refused,,Too low.", "3,7,10.00,1,'=<i>3,unknown,,Not now."];
+        assert_eq!(rows, expected);
     }
 
     #[test]
     fn the_results_of_the_largest_file_are_a_small_page() {
         let mut outcomes = Outcomes::default();
         (0..1_000).for_each(|id| outcomes.add(Ok(9_000_000 + id)));
-        assert!(render(&outcomes).0.len() + outcomes.text().len() < 90_000);
+        let markup = part(&outcomes, &lines(1_000), &Form::default()).table("Lines", &COLUMNS).0;
+        assert!(markup.len() + outcomes.text().len() < 45_000, "{}", markup.len());
     }
 }

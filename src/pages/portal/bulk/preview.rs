@@ -6,14 +6,17 @@ use ledger_events::{Money, price};
 use maud::{Markup, html};
 
 use super::lines::{Line, Problem};
-use crate::pages::parts::table;
+use super::part::Part;
+use crate::pages::form::Form;
+use crate::pages::parts::table::{self, Column};
 use crate::pages::parts::values::money;
 use crate::pages::portal::overview::Wallet;
 use crate::pages::portal::products::Product;
 
-/// Largest number of lines that the preview shows, and of bytes that they take there.
-const SHOWN: usize = 50;
+/// Largest number of bytes that the lines of the preview take on a page.
 const MAX_BYTES: usize = 60_000;
+const COLUMNS: [Column; 6] =
+    [("Line", true), ("Product", false), ("Face value", true), ("Units", true), ("Amount", true), ("Your reference", false)];
 
 /// Lines with their products and prices.
 #[derive(Debug)]
@@ -75,8 +78,8 @@ fn missing(currency: &str, total: Money, wallets: &[Wallet]) -> Option<Markup> {
     Some(html! { span.badge.bad { "Missing: " (money(&lack.to_string(), currency)) } })
 }
 
-/// Renders totals and the first lines.
-pub fn render(priced: &Priced<'_>, wallets: &[Wallet]) -> Markup {
+/// Renders totals and a part of the lines.
+pub fn render(priced: &Priced<'_>, wallets: &[Wallet], part: &Part) -> Markup {
     let columns =
         [("Currency", false), ("Orders", true), ("Total", true), ("Wallet", false), ("Balance", true), ("Covered", false)];
     let total = |(currency, total): (&&str, &Money)| {
@@ -94,28 +97,22 @@ pub fn render(priced: &Priced<'_>, wallets: &[Wallet]) -> Markup {
         h2 { "Totals" }
         (table::table("Totals by currency", &columns, &priced.totals.iter().map(total).collect::<Vec<_>>()))
         h2 { "Orders" }
-        (rows(priced))
+        (part.table("Orders to place", &COLUMNS))
     }
 }
 
-fn rows(priced: &Priced<'_>) -> Markup {
-    let columns =
-        [("Line", true), ("Product", false), ("Face value", true), ("Units", true), ("Amount", true), ("Your reference", false)];
-    let row = |(index, (line, product, amount)): (usize, &(&Line, &Product, Money))| {
+/// Returns the lines of the part that a form asks for.
+pub fn part(priced: &Priced<'_>, form: &Form) -> Part {
+    Part::of(form, &priced.lines, MAX_BYTES, |place, (line, product, amount)| {
         vec![
-            html! { (index + 1) },
+            html! { (place + 1) },
             html! { (product.name) },
             money(&line.denomination.to_string(), &product.currency),
             html! { (line.quantity) },
             money(&amount.to_string(), &product.currency),
             html! { (line.reference.as_deref().unwrap_or("–")) },
         ]
-    };
-    let rows = table::fitting(priced.lines.iter().enumerate().take(SHOWN).map(row), MAX_BYTES);
-    html! {
-        (table::table("Orders to place", &columns, &rows))
-        @if priced.lines.len() > rows.len() { p.quiet { "And " (priced.lines.len() - rows.len()) " more." } }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -144,7 +141,7 @@ mod tests {
         let totals: Vec<String> = priced.totals.iter().map(|(currency, total)| format!("{total} {currency}")).collect();
         assert_eq!(totals, ["29.25 EUR", "9.75 USD"]);
         let wallet = |balance: &str| Wallet { id: 3, currency: "EUR".to_owned(), balance: balance.to_owned() };
-        let markup = render(&priced, &[wallet("20.00")]).0;
+        let markup = render(&priced, &[wallet("20.00")], &part(&priced, &Form::default())).0;
         assert!(markup.contains("9.25") && markup.contains("You have no wallet in USD") && !markup.contains("<b>"), "{markup}");
         let rich = Wallet { id: 4, currency: "USD".to_owned(), balance: "9.75".to_owned() };
         assert!(priced.is_covered(&[wallet("29.25"), rich]) && !priced.is_covered(&[wallet("29.25")]));
@@ -156,8 +153,11 @@ mod tests {
         quotes.name = "\"".repeat(200);
         let lines: Vec<Line> = (0..1_000).map(|_| Line { reference: Some("\"".repeat(100)), ..line(1, "10", 1) }).collect();
         let products = [quotes];
-        let markup = render(&priced(&lines, &products).unwrap(), &[]).0;
-        assert!(markup.len() < 70_000 && markup.contains(" more."), "{}", markup.len());
+        let priced = priced(&lines, &products).unwrap();
+        let part = part(&priced, &Form::default());
+        let markup = render(&priced, &[], &part).0;
+        assert!(markup.len() < 70_000 && markup.contains(" of 1000."), "{}", markup.len());
+        assert!(part.buttons("/").0.contains("Next lines"));
     }
 
     #[test]

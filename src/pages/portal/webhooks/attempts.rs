@@ -26,7 +26,7 @@ pub fn of_day(webhook: i64, day: &str) -> String {
 }
 
 async fn load(visit: &Visit, webhook: i64) -> Result<Part<ListedAttempt>, Refusal> {
-    visit.get(&format!("/api/v1/webhooks/{webhook}/attempts?{}", attempts::filters(&visit.query)?)).await
+    visit.get(&format!("/api/v1/webhooks/{webhook}/attempts?{}", attempts::filters(&visit.query, false)?)).await
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -50,7 +50,7 @@ fn page(visit: &Visit, webhook: &Webhook, part: Option<&Part<ListedAttempt>>, re
             "Attempts to deliver events to “" (webhook.name) "”. The latest come first. A period has those that ended in it, as the \
              plot of the webhook counts them."
         }
-        (attempts::form(&path, &visit.query, refusal))
+        (attempts::form(&path, &visit.query, refusal, false))
         @if let Some(part) = part {
             (attempts::content((&path, &visit.query), part, rows, none))
         }

@@ -17,7 +17,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{once, time};
+use crate::pages::parts::values::{MAX_URL, beginning, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::delivery::excerpt;
 use crate::pages::site::Site;
@@ -61,7 +61,7 @@ fn rows(webhooks: &[Webhook]) -> Markup {
     let row = |webhook: &Webhook| {
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } },
-            html! { code { (webhook.url) } },
+            html! { code { (beginning(&webhook.url, MAX_URL)) } },
             html! { (webhook.events.join(", ")) },
             time(webhook.updated_at),
             webhook.state(),
@@ -230,6 +230,16 @@ mod tests {
         let refusal = Refusal::of_field("events", "must not be empty");
         let markup = inputs(&Filled { form: &form, refusal: Some(&refusal) }).0;
         assert!(markup.contains("Events must not be empty") && markup.contains("value=\"order.created\" checked"), "{markup}");
+    }
+
+    #[test]
+    fn the_list_of_the_longest_urls_is_small() {
+        let webhook = json!({"id": 1, "name": "&".repeat(100), "url": format!("https://shop.example/?{}", "&".repeat(2_027)),
+            "events": EVENTS.map(|(event, _)| event), "credential_id": null, "is_active": true,
+            "created_at": "2026-01-31T12:00:00Z", "updated_at": "2026-01-31T12:00:00Z"});
+        let webhooks: Vec<Webhook> = serde_json::from_value(json!(vec![webhook; 20])).unwrap();
+        let markup = rows(&webhooks).0;
+        assert!(markup.len() < 100_000 && markup.contains("&amp;…"), "{}", markup.len());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One webhook: its facts, its attempts by day, its latest deliveries, and its changes.
+//! One webhook: its facts, its attempts and their latency by day, its latest deliveries, and its changes.
 
 use maud::{Markup, html};
 use poem::Response;
@@ -12,13 +12,13 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::plot::{Label, Series, bars};
 use crate::pages::parts::values::{copyable, facts, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::api_keys::ApiKey;
 use crate::pages::portal::deliveries;
 use crate::pages::portal::health::deliveries_of;
 use crate::pages::portal::webhook::{Webhook, may, overlap};
+use crate::pages::shared::attempt_days::AttemptDays;
 use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::shared::delivery::Delivery;
 use crate::pages::site::Site;
@@ -27,20 +27,6 @@ use ledger_events::user::UserRole;
 
 /// Number of deliveries on the page of a webhook.
 const LATEST: u64 = 10;
-
-/// Attempts of one day.
-#[derive(Debug, Deserialize)]
-struct Day {
-    day: String,
-    delivered: i64,
-    failed: i64,
-}
-
-/// Attempts by day, as `GET /api/v1/webhooks/:id/stats` returns them.
-#[derive(Debug, Deserialize)]
-struct Statistics {
-    days: Vec<Day>,
-}
 
 #[derive(Debug, Deserialize)]
 struct Rotated {
@@ -51,7 +37,7 @@ struct Rotated {
 #[derive(Debug)]
 struct Shown {
     webhook: Webhook,
-    statistics: Statistics,
+    statistics: AttemptDays,
     deliveries: List<Delivery>,
     keys: Vec<ApiKey>,
 }
@@ -203,7 +189,7 @@ fn page(visit: &Visit, shown: &Shown, form: Option<&Form>, refusal: Option<&Refu
         } @else { p.quiet { "To change webhooks, you need the role operator or owner." } }
         (question(webhook))
         h2 { "Attempts" }
-        (attempts(webhook.id, &statistics.days))
+        (statistics.plots(|day| of_day(webhook.id, day)))
         p { a href={ "/portal/webhooks/" (webhook.id) "/attempts" } { "All attempts of this webhook" } }
         h2 { "Latest deliveries" }
         @if deliveries.items.is_empty() { (table::empty("Nothing was sent to this webhook yet. Send a test.", None)) }
@@ -295,15 +281,6 @@ fn question(webhook: &Webhook) -> Markup {
     }
 }
 
-fn attempts(webhook: i64, days: &[Day]) -> Markup {
-    if days.iter().all(|day| day.delivered == 0 && day.failed == 0) {
-        return html! { p.quiet { "No attempts in the last 30 days." } };
-    }
-    let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(of_day(webhook, &day.day)))).collect();
-    let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
-    bars("Attempts by day", "attempts", &labels, &[series("Delivered", |day| day.delivered), series("Failed", |day| day.failed)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,14 +312,5 @@ mod tests {
         let (on, off) = (actions(&webhook(true, None)).0, actions(&webhook(false, Some(5))).0);
         assert!(on.contains("Send a test") && on.contains("Replace the token") && !on.contains("Switch on"), "{on}");
         assert!(off.contains("Switch on") && !off.contains("Send a test") && !off.contains("Replace the token"), "{off}");
-    }
-
-    #[test]
-    fn days_without_attempts_are_not_drawn() {
-        let day = |delivered| Day { day: "2026-01-31".to_owned(), delivered, failed: 0 };
-        assert!(!attempts(3, &[day(0)]).0.contains("<svg"));
-        let plot = attempts(3, &[day(0), day(2)]).0;
-        let of_day = "/portal/webhooks/3/attempts?from=2026-01-31T00%3A00&amp;to=2026-01-31T23%3A59";
-        assert!(plot.contains("01-31") && plot.contains(of_day), "{plot}");
     }
 }

@@ -14,6 +14,7 @@ use crate::pages::parts::values::{badge, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::shared::counting::{self, Count, hidden};
+use crate::pages::shared::replay::progress;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
@@ -30,6 +31,7 @@ const FIELDS: &[&str] = &["since", "only"];
 struct Replay {
     id: i64,
     status: String,
+    progress_percent: i64,
     deliveries: i64,
     pending_count: i64,
     delivered_count: i64,
@@ -175,6 +177,7 @@ fn rows(replays: &[Replay]) -> Markup {
         ("Replay", false),
         ("Requested", false),
         ("Progress", false),
+        ("Last progress", false),
         ("Deliveries", true),
         ("Delivered", true),
         ("Pending", true),
@@ -185,6 +188,7 @@ fn rows(replays: &[Replay]) -> Markup {
         vec![
             html! { "Replay " (replay.id) },
             time(replay.created_at),
+            progress(replay.id, &replay.status, replay.progress_percent),
             time(replay.updated_at),
             counted(replay, replay.deliveries, ""),
             counted(replay, replay.delivered_count, "delivered"),

@@ -6,6 +6,7 @@ from typing import Optional
 from urllib.parse import quote
 
 from ...call import AsyncSend, Call, Send, async_pages, pages
+from ..models.low_balance_notice_list import LowBalanceNoticeList
 from ..models.low_balance_notice_reply import LowBalanceNoticeReply
 from ..models.set_notice import SetNotice
 from ..models.statement_reply import StatementReply
@@ -43,6 +44,13 @@ def _get_statement(
             "to": to,
             "totals_only": totals_only,
         },
+    )
+
+
+def _list_low_balance_notices() -> Call:
+    return Call(
+        "GET",
+        "/client/api/wallets/notices",
     )
 
 
@@ -128,6 +136,16 @@ class Wallets:
             )
         )
         return StatementReply.from_dict(response.json())
+
+    def list_low_balance_notices(
+        self,
+    ) -> LowBalanceNoticeList:
+        """List low-balance notices.
+
+        Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows within
+        seconds."""
+        response = self._send(_list_low_balance_notices())
+        return LowBalanceNoticeList.from_dict(response.json())
 
     def get_low_balance_notice(
         self,
@@ -223,6 +241,16 @@ class AsyncWallets:
             )
         )
         return StatementReply.from_dict(response.json())
+
+    async def list_low_balance_notices(
+        self,
+    ) -> LowBalanceNoticeList:
+        """List low-balance notices.
+
+        Returns the notices of all wallets of the account that have an amount, by the ID of the wallet. A change shows within
+        seconds."""
+        response = await self._send(_list_low_balance_notices())
+        return LowBalanceNoticeList.from_dict(response.json())
 
     async def get_low_balance_notice(
         self,

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from ...call import AsyncSend, Call, Send, async_pages, pages
 from ..models.attempt_outcome import AttemptOutcome
+from ..models.attempts_by_webhook_reply import AttemptsByWebhookReply
 from ..models.change_webhook import ChangeWebhook
 from ..models.deleted_webhook_reply import DeletedWebhookReply
 from ..models.register_webhook import RegisterWebhook
@@ -53,6 +54,19 @@ def _register_webhook(
         body=body.to_dict(),
         takes_key=True,
         idempotency_key=idempotency_key,
+    )
+
+
+def _count_attempts_by_webhook(
+    *,
+    days: Optional[int] = None,
+) -> Call:
+    return Call(
+        "GET",
+        "/api/v1/webhooks/stats",
+        params={
+            "days": days,
+        },
     )
 
 
@@ -253,6 +267,22 @@ class Webhooks:
             )
         )
         return RegisteredWebhook.from_dict(response.json())
+
+    def count_attempts_by_webhook(
+        self,
+        *,
+        days: Optional[int] = None,
+    ) -> AttemptsByWebhookReply:
+        """Count the attempts of all webhooks by day.
+
+        Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each webhook of the
+        account. Deleted webhooks are left out."""
+        response = self._send(
+            _count_attempts_by_webhook(
+                days=days,
+            )
+        )
+        return AttemptsByWebhookReply.from_dict(response.json())
 
     def get_webhook(
         self,
@@ -528,6 +558,22 @@ class AsyncWebhooks:
             )
         )
         return RegisteredWebhook.from_dict(response.json())
+
+    async def count_attempts_by_webhook(
+        self,
+        *,
+        days: Optional[int] = None,
+    ) -> AttemptsByWebhookReply:
+        """Count the attempts of all webhooks by day.
+
+        Returns the number of delivery attempts of each day (UTC) up to today, and how long they took, for each webhook of the
+        account. Deleted webhooks are left out."""
+        response = await self._send(
+            _count_attempts_by_webhook(
+                days=days,
+            )
+        )
+        return AttemptsByWebhookReply.from_dict(response.json())
 
     async def get_webhook(
         self,

@@ -9,6 +9,8 @@ from .api_key_list_data import ApiKeyListData
 from .api_key_reply import ApiKeyReply
 from .attempt import Attempt
 from .attempt_outcome import AttemptOutcome
+from .attempts_by_webhook import AttemptsByWebhook
+from .attempts_by_webhook_reply import AttemptsByWebhookReply
 from .beneficiary import Beneficiary
 from .beneficiary_list import BeneficiaryList
 from .beneficiary_list_data import BeneficiaryListData
@@ -80,6 +82,8 @@ from .logged_out import LoggedOut
 from .logged_out_reply import LoggedOutReply
 from .login import Login
 from .low_balance_notice import LowBalanceNotice
+from .low_balance_notice_list import LowBalanceNoticeList
+from .low_balance_notice_list_data import LowBalanceNoticeListData
 from .low_balance_notice_reply import LowBalanceNoticeReply
 from .one_time_code import OneTimeCode
 from .order import Order
@@ -204,6 +208,8 @@ __all__ = (
     "ApiKeyReply",
     "Attempt",
     "AttemptOutcome",
+    "AttemptsByWebhook",
+    "AttemptsByWebhookReply",
     "Beneficiary",
     "BeneficiaryList",
     "BeneficiaryListData",
@@ -275,6 +281,8 @@ __all__ = (
     "LoggedOutReply",
     "Login",
     "LowBalanceNotice",
+    "LowBalanceNoticeList",
+    "LowBalanceNoticeListData",
     "LowBalanceNoticeReply",
     "OneTimeCode",
     "Order",

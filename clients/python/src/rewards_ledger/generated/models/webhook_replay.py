@@ -22,6 +22,8 @@ class WebhookReplay:
         failed_count (int): Number of these deliveries that failed and are not retried.
         id (int): Unique identifier of the replay.
         pending_count (int): Number of these deliveries that wait for an attempt.
+        progress_percent (int): Share of the replay's part of the log that is examined so far, in percent, from 0 to
+            100. A completed replay has 100.
         status (ReplayStatus): Status of a replay.
 
             - `RUNNING`: the replay is creating deliveries.
@@ -38,6 +40,7 @@ class WebhookReplay:
     failed_count: int
     id: int
     pending_count: int
+    progress_percent: int
     status: ReplayStatus
     updated_at: datetime.datetime
     webhook_id: int
@@ -56,6 +59,8 @@ class WebhookReplay:
 
         pending_count = self.pending_count
 
+        progress_percent = self.progress_percent
+
         status = self.status.value
 
         updated_at = self.updated_at.isoformat()
@@ -72,6 +77,7 @@ class WebhookReplay:
                 "failed_count": failed_count,
                 "id": id,
                 "pending_count": pending_count,
+                "progress_percent": progress_percent,
                 "status": status,
                 "updated_at": updated_at,
                 "webhook_id": webhook_id,
@@ -95,6 +101,8 @@ class WebhookReplay:
 
         pending_count = d.pop("pending_count")
 
+        progress_percent = d.pop("progress_percent")
+
         status = ReplayStatus(d.pop("status"))
 
         updated_at = isoparse(d.pop("updated_at"))
@@ -108,6 +116,7 @@ class WebhookReplay:
             failed_count=failed_count,
             id=id,
             pending_count=pending_count,
+            progress_percent=progress_percent,
             status=status,
             updated_at=updated_at,
             webhook_id=webhook_id,
