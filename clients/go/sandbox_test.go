@@ -92,14 +92,14 @@ func TestAnOrderInALiveSandbox(t *testing.T) {
 		t.Fatal(feed.Err())
 	}
 	// A feed that begins at the time of the event has it with the same sequence.
-	again := client.Events("", ledger.WebhookEventTypeOrderDelivered).Since(feed.Event().CreatedAt)
-	for again.Next(ctx) && again.Event().EventID != feed.Event().EventID {
-		if again.Event().CreatedAt.Before(feed.Event().CreatedAt) || again.Sequence() >= feed.Sequence() {
-			t.Errorf("%d %+v comes first", again.Sequence(), again.Event())
+	since := client.Events("", ledger.WebhookEventTypeOrderDelivered).Since(feed.Event().CreatedAt)
+	for since.Next(ctx) && since.Event().EventID != feed.Event().EventID {
+		if since.Event().CreatedAt.Before(feed.Event().CreatedAt) || since.Sequence() >= feed.Sequence() {
+			t.Errorf("%d %+v comes first", since.Sequence(), since.Event())
 		}
 	}
-	if again.Err() != nil || again.Sequence() != feed.Sequence() || feed.Sequence() == 0 {
-		t.Errorf("%v, sequence %d and %d", again.Err(), again.Sequence(), feed.Sequence())
+	if since.Err() != nil || since.Sequence() != feed.Sequence() || feed.Sequence() == 0 {
+		t.Errorf("%v, sequence %d and %d", since.Err(), since.Sequence(), feed.Sequence())
 	}
 	order, err = client.GetOrder(ctx, order.ID)
 	if err != nil || order.Status != ledger.OrderStatusDelivered || order.Amount != "50.00" || order.Metadata["basket"] != "9" {
