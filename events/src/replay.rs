@@ -139,8 +139,7 @@ impl Replay {
 
     /// Returns the share of its part of the log that the replay has examined, in percent, rounded down.
     pub fn progress_percent(&self) -> i64 {
-        let (examined, whole) = (self.next - self.from, self.until - self.from);
-        if whole > 0 { (examined.saturating_mul(100) / whole).clamp(0, 100) } else { 100 }
+        progress_percent(self.from, self.next, self.until)
     }
 
     /// Decides a prepared step that starts at position `at`. If the webhook no longer receives deliveries, the
@@ -232,6 +231,12 @@ crate::codec::stream_events! {
         WebhookReplayCancelled = 1,
         WebhookReplayFailed = 1,
     }
+}
+
+/// Returns the share of the positions in `from..until` that lie before `next`, in percent, rounded down.
+pub fn progress_percent(from: Position, next: Position, until: Position) -> i64 {
+    let (examined, whole) = (next - from, until - from);
+    if whole > 0 { (examined.saturating_mul(100) / whole).clamp(0, 100) } else { 100 }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::page::Page;
 use super::principal::Caller;
 use super::reply::Reply;
 use super::scalars::Money;
-use super::state::{ApiState, State, Tag, rows_of};
+use super::state::{ApiState, State, Tag, not_found, rows_of};
 use super::webhooks;
 use crate::delivery;
 use crate::delivery::days::DeliveryDay;
@@ -105,15 +105,6 @@ struct AttemptsByWebhook {
     webhooks: Vec<WebhookStatistics>,
 }
 
-impl WebhookStatistics {
-    /// Lists the days that begin at `midnights`, of which the last one is tomorrow's.
-    fn of(webhook: WebhookId, midnights: &[DateTime<Utc>], counted: &[DeliveryDay]) -> Self {
-        let wanted = midnights.iter().take(midnights.len().saturating_sub(1)).map(DateTime::date_naive);
-        let day = |day: NaiveDate| WebhookDay::of(day, counted.iter().find(|counted| counted.day == day));
-        Self { webhook_id: webhook.0, days: wanted.map(day).collect() }
-    }
-}
-
 impl WebhookDay {
     fn of(day: NaiveDate, counted: Option<&DeliveryDay>) -> Self {
         let (attempts, delivered) = counted.map_or((0, 0), |counted| (counted.attempts, counted.delivered));
@@ -158,40 +149,38 @@ async fn count_orders(pool: &PgPool, (shard, account): (ShardId, AccountId), day
     Ok(OrderCounts { midnights, before, spend, statuses })
 }
 
+/// Counts the attempts of each of these webhooks on each of the last days.
+async fn attempts_by_day(
+    state: &ApiState,
+    shard: ShardId,
+    webhooks: &[WebhookId],
+    days: u64,
+) -> Result<Vec<WebhookStatistics>, ApiError> {
+    let pool = state.ledger.pool();
+    let mut midnights = midnights(today(pool).await?, days);
+    midnights.pop(); // tomorrow's
+    let wanted: Vec<NaiveDate> = midnights.iter().map(DateTime::date_naive).collect();
+    let first = wanted.first().copied().unwrap_or(NaiveDate::MAX);
+    let counted = delivery::days::of_webhooks(pool, shard, webhooks, first).await?;
+    let counted: BTreeMap<(WebhookId, NaiveDate), DeliveryDay> =
+        counted.into_iter().map(|(webhook, day)| ((webhook, day.day), day)).collect();
+    let of = |webhook: &WebhookId| WebhookStatistics {
+        webhook_id: webhook.0,
+        days: wanted.iter().map(|day| WebhookDay::of(*day, counted.get(&(*webhook, *day)))).collect(),
+    };
+    Ok(webhooks.iter().map(of).collect())
+}
+
 /// Counts the attempts of a webhook on each of the last days.
 ///
 /// # Errors
 /// Any error of the database.
-pub async fn attempts_by_day(
+pub async fn attempts_of_one(
     state: &ApiState,
     (shard, webhook): (ShardId, WebhookId),
     days: u64,
 ) -> Result<WebhookStatistics, ApiError> {
-    let pool = state.ledger.pool();
-    let midnights = midnights(today(pool).await?, days);
-    let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
-    let counted = delivery::days::of_webhook(pool, shard, webhook, first).await?;
-    Ok(WebhookStatistics::of(webhook, &midnights, &counted))
-}
-
-/// Counts the attempts of all webhooks of an account on each of the last days, without deleted webhooks.
-async fn attempts_by_webhook(
-    state: &ApiState,
-    (shard, account): (ShardId, AccountId),
-    days: u64,
-) -> Result<AttemptsByWebhook, ApiError> {
-    let pool = state.ledger.pool();
-    let all = rows_of(Page { page: 1, limit: MAX_WEBHOOKS });
-    let webhooks = ledger_projections::webhooks::list(pool, shard, account, all).await?;
-    let ids: Vec<WebhookId> = webhooks.rows.iter().map(|webhook| webhook.id).collect();
-    let midnights = midnights(today(pool).await?, days);
-    let first = midnights.first().map_or(NaiveDate::MAX, DateTime::date_naive);
-    let mut counted: BTreeMap<WebhookId, Vec<DeliveryDay>> = BTreeMap::new();
-    for (webhook, day) in delivery::days::of_webhooks(pool, shard, &ids, first).await? {
-        counted.entry(webhook).or_default().push(day);
-    }
-    let of = |id: &WebhookId| WebhookStatistics::of(*id, &midnights, counted.get(id).map(Vec::as_slice).unwrap_or_default());
-    Ok(AttemptsByWebhook { webhooks: ids.iter().map(of).collect() })
+    attempts_by_day(state, shard, &[webhook], days).await?.pop().ok_or_else(not_found)
 }
 
 /// Reads a number of days.
@@ -262,7 +251,10 @@ impl Statistics {
         days: Query<Option<i64>>,
     ) -> Result<Reply<AttemptsByWebhook>, ApiError> {
         let days = self::days(days.0)?;
-        Ok(Reply(attempts_by_webhook(&state, (caller.0.shard_id, caller.0.account_id), days).await?))
+        let (caller, all) = (caller.0, rows_of(Page { page: 1, limit: MAX_WEBHOOKS }));
+        let own = ledger_projections::webhooks::list(state.ledger.pool(), caller.shard_id, caller.account_id, all).await?;
+        let ids: Vec<WebhookId> = own.rows.iter().map(|webhook| webhook.id).collect();
+        Ok(Reply(AttemptsByWebhook { webhooks: attempts_by_day(&state, caller.shard_id, &ids, days).await? }))
     }
 
     /// Count a webhook's attempts by day
@@ -281,7 +273,7 @@ impl Statistics {
     ) -> Result<Reply<WebhookStatistics>, ApiError> {
         let days = self::days(days.0)?;
         let webhook = webhooks::find(&state, &caller.0, WebhookId(id.0)).await?;
-        Ok(Reply(attempts_by_day(&state, (caller.0.shard_id, webhook.id), days).await?))
+        Ok(Reply(attempts_of_one(&state, (caller.0.shard_id, webhook.id), days).await?))
     }
 }
 

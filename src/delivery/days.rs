@@ -23,27 +23,6 @@ pub struct DeliveryDay {
     pub longest_ms: i32,
 }
 
-/// Returns the days of a webhook from a day on, in order. Days without attempts have no row.
-///
-/// # Errors
-/// Any error of the database.
-pub async fn of_webhook(
-    db: impl PgExecutor<'_>,
-    shard: ShardId,
-    webhook: WebhookId,
-    from: NaiveDate,
-) -> Result<Vec<DeliveryDay>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT day, attempts, delivered, total_ms, longest_ms FROM delivery_days
-         WHERE shard_id = $1 AND webhook_id = $2 AND day >= $3 ORDER BY day",
-    )
-    .bind(shard)
-    .bind(webhook)
-    .bind(from)
-    .fetch_all(db)
-    .await
-}
-
 /// A day of one of several webhooks.
 #[derive(FromRow)]
 struct OfWebhook {

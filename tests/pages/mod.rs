@@ -3,6 +3,7 @@
 mod actions;
 mod console;
 mod console_audit;
+mod console_catalogue;
 mod console_live;
 mod console_money;
 mod console_operations;

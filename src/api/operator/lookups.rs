@@ -218,7 +218,7 @@ impl Lookups {
         let days = statistics::days(days.0)?;
         let shards: Vec<_> = state.ledger.shards().collect();
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
-        Ok(Reply(statistics::attempts_by_day(&state, (shard, webhook.id), days).await?))
+        Ok(Reply(statistics::attempts_of_one(&state, (shard, webhook.id), days).await?))
     }
 
     /// Retrieve a delivery

@@ -9,7 +9,7 @@ use crate::pages::form::address;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::period::during;
 use crate::pages::parts::{layout, table};
-use crate::pages::shared::attempts::{self, ListedAttempt, Part};
+use crate::pages::shared::attempts::{self, AttemptList, ListedAttempt, Part};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -46,8 +46,12 @@ pub fn of_day(webhook: i64, day: &str) -> String {
     address(PATH, &[("webhook_url_id", &webhook), ("from", &from), ("to", &to)])
 }
 
+fn listed(visit: &Visit) -> AttemptList<'_> {
+    AttemptList { path: PATH, query: &visit.query, is_of_all: true }
+}
+
 async fn load(visit: &Visit) -> Result<Part<AnyAttempt>, Refusal> {
-    visit.get(&format!("/admin/v1/attempts?{}", attempts::filters(&visit.query, true)?)).await
+    visit.get(&format!("/admin/v1/attempts?{}", listed(visit).filters()?)).await
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -65,9 +69,9 @@ fn page(visit: &Visit, part: Option<&Part<AnyAttempt>>, refusal: Option<&Refusal
             "Attempts of all nodes to deliver events to the webhooks of all accounts. Those that a node took up last come first. A \
              period has those that ended in it, as the plots of " a href="/console/operations" { "operations" } " and of a webhook count them."
         }
-        (attempts::form(PATH, &visit.query, refusal, true))
+        (listed(visit).form(refusal))
         @if let Some(part) = part {
-            (attempts::content((PATH, &visit.query), part, rows, ("No attempt is listed yet. It needs a webhook, and an order.", None)))
+            (listed(visit).content(part, rows, ("No attempt is listed yet. It needs a webhook, and an order.", None)))
         }
     };
     layout::page(visit, "Delivery attempts", &body)

@@ -1,6 +1,5 @@
 //! The audit: who did what, by actor, subject, type and time, and as CSV.
 
-use std::borrow::Cow;
 use std::{future, io};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -15,7 +14,7 @@ use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{in_minutes, minutes, rfc3339};
-use crate::pages::parts::values::{self, time, words};
+use crate::pages::parts::values::{MAX_LISTED, beginning, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -29,8 +28,6 @@ const MAX_CALLS: usize = 5;
 const ON_PAGE: usize = 50;
 /// Largest number of actions in a call.
 const IN_CALL: usize = 100;
-/// Number of characters of a reason in the list. The page of the event has all of them.
-const MAX_TEXT: usize = 160;
 /// Choices of the filter for reveals of secrets.
 const REVEALS: [(&str, &str); 2] = [("", "All actions"), ("true", "Reveals of secrets")];
 
@@ -233,11 +230,6 @@ fn shards(query: &Form, shown: &str, all: &[i16]) -> Markup {
     }
 }
 
-/// Returns the beginning of a text that can be long.
-pub fn beginning(text: &str) -> Cow<'_, str> {
-    values::beginning(text, MAX_TEXT)
-}
-
 fn rows(shard: &str, entries: &[Entry]) -> Markup {
     let columns =
         [("Time", false), ("Actor", false), ("Event", false), ("Subject", false), ("Account", false), ("Request", false)];
@@ -245,7 +237,7 @@ fn rows(shard: &str, entries: &[Entry]) -> Markup {
         vec![
             time(entry.recorded_at),
             entry.by(),
-            html! { (entry.event(shard)) @for (name, text) in entry.texts() { div.quiet { (name) ": " (beginning(text)) } } },
+            html! { (entry.event(shard)) @for (name, text) in entry.texts() { div.quiet { (name) ": " (beginning(text, MAX_LISTED)) } } },
             subject(&entry.subject),
             html! { @match entry.account_id { Some(id) => (account(id)), None => "–" } },
             short_request(&entry.request_id),
@@ -331,7 +323,7 @@ mod tests {
             assert!(markup.contains(link), "{link}: {markup}");
         }
         assert!(!markup.contains("<b>") && markup.contains("Reason or note: =&lt;i&gt;"), "{markup}");
-        assert_eq!(beginning(&"ä".repeat(MAX_TEXT + 1)), "ä".repeat(MAX_TEXT) + "…");
+        assert_eq!(beginning(&"ä".repeat(MAX_LISTED + 1), MAX_LISTED), "ä".repeat(MAX_LISTED) + "…");
         assert_eq!((entry(None, Some(3)).actor_title(), entry(None, None).actor()), ("API key 3".into(), "credential".into()));
     }
 

@@ -5,13 +5,12 @@ use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
 
-use super::audit::beginning;
 use super::parts::{account, audit_of, subject};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{grouped, time, time_or_none, words};
+use crate::pages::parts::values::{MAX_LISTED, beginning, grouped, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -173,7 +172,7 @@ fn rows(shard: &str, erasures: &[Erasure]) -> Markup {
             html! { a href={ "/console/events/" (shard) "/" (erasure.position) } { (time(erasure.recorded_at)) } },
             html! { (subject(&erasure.subject)) @if let Some(line) = erasure.line { ", line " (line) } },
             html! { @match erasure.account_id { Some(id) => (account(id)), None => "–" } },
-            html! { (actor(erasure)) @if let Some(reason) = &erasure.reason { div.quiet { (beginning(reason)) } } },
+            html! { (actor(erasure)) @if let Some(reason) = &erasure.reason { div.quiet { (beginning(reason, MAX_LISTED)) } } },
             html! { (erasure.texts) },
             html! { (erasure.vouchers) },
             html! { (erasure.responses) },

@@ -18,6 +18,7 @@ use crate::pages::shared::counting::{self, Count, hidden};
 use crate::pages::shared::replay::progress;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
+use ledger_events::replay::progress_percent;
 
 const KINDS: [(&str, &str); 2] =
     [("missed", "What never reached the webhook"), ("deliveries", "Everything that it has a delivery of")];
@@ -45,8 +46,7 @@ pub struct Replay {
 impl Replay {
     /// Returns the part of the log that the replay has walked, in percent.
     fn progress(&self) -> i64 {
-        let (walked, whole) = (self.next_position - self.from_position, self.until_position - self.from_position);
-        (walked.saturating_mul(100)).checked_div(whole).unwrap_or(100).clamp(0, 100)
+        progress_percent(self.from_position, self.next_position, self.until_position)
     }
 }
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-/// Number of characters of a URL in a list. The page of its webhook has all of them.
-pub const MAX_URL: usize = 160;
+/// Number of characters of a text in a list. The page of what is listed has all of them.
+pub const MAX_LISTED: usize = 160;
 
 /// Returns the first `most` characters of a text that can be long.
 pub fn beginning(text: &str, most: usize) -> Cow<'_, str> {

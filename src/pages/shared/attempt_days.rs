@@ -55,7 +55,7 @@ impl AttemptDays {
 
     /// Renders plots of the attempts and their latency. `target` returns the address of the attempts of a day.
     pub fn plots(&self, target: impl Fn(&str) -> String) -> Markup {
-        let (days, attempts) = (&self.days, self.days.iter().map(|day| day.attempts).sum::<i64>());
+        let (days, attempts) = (&self.days, self.total().attempts);
         let (Some(first), Some(last)) = (days.first().filter(|_| attempts > 0), days.last()) else {
             return html! { p.quiet { "No attempts in the last " (days.len()) " days." } };
         };

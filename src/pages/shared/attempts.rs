@@ -35,50 +35,59 @@ pub struct Part<A> {
     pub next_before: Option<String>,
 }
 
-/// Returns the filters of a query as a query of the API. With `of_all`, the webhook is one of them.
-///
-/// # Errors
-/// A refusal that names the minute which is none.
-pub fn filters(query: &Form, of_all: bool) -> Result<String, Refusal> {
-    let names: &[&str] = if of_all { &["webhook_url_id", "outcome", "before"] } else { &["outcome", "before"] };
-    let mut filters = url::form_urlencoded::Serializer::new(query.only(names));
-    for (parameter, at) in ["since", "until"].into_iter().zip(minutes(query)?) {
-        filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
+/// A list of attempts at `path`, as `query` filters it: of a webhook, or of all webhooks, one of which may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptList<'a> {
+    pub path: &'a str,
+    pub query: &'a Form,
+    pub is_of_all: bool,
+}
+
+impl AttemptList<'_> {
+    /// Returns the names of the filters that the API has, too.
+    fn names(self) -> &'static [&'static str] {
+        if self.is_of_all { &["webhook_url_id", "outcome"] } else { &["outcome"] }
     }
-    filters.append_pair("limit", &ON_PAGE.to_string());
-    Ok(filters.finish())
-}
 
-/// Renders the form of the filters of the list at `path`. With `of_all`, the webhook is one of them.
-pub fn form(path: &str, query: &Form, refusal: Option<&Refusal>, of_all: bool) -> Markup {
-    let fields = Filled { form: query, refusal };
-    let any = std::iter::once(("", "Any".to_owned()));
-    let outcomes: Vec<(&str, String)> = any.chain(OUTCOMES.map(|outcome| (outcome, words(outcome)))).collect();
-    let inputs = html! {
-        @if of_all { (fields.input("webhook_url_id", "Webhook number", "search", "")) }
-        (fields.select("outcome", "Outcome", &outcomes, ""))
-        (fields.input("from", "From (UTC)", "datetime-local", ""))
-        (fields.input("to", "Until (UTC)", "datetime-local", ""))
-    };
-    table::filters(path, &inputs)
-}
+    /// Returns the query of the API.
+    ///
+    /// # Errors
+    /// A refusal that names the minute which is none.
+    pub fn filters(self) -> Result<String, Refusal> {
+        let mut filters = url::form_urlencoded::Serializer::new(self.query.only(&[self.names(), &["before"]].concat()));
+        for (parameter, at) in ["since", "until"].into_iter().zip(minutes(self.query)?) {
+            filters.extend_pairs(at.map(|at| (parameter, rfc3339(at))));
+        }
+        filters.append_pair("limit", &ON_PAGE.to_string());
+        Ok(filters.finish())
+    }
 
-/// Renders a part of the list at `path`, with `rows` as its table. `none` stands instead of a whole list that is empty, with a link
-/// to `next`.
-pub fn content<A>(
-    (path, query): (&str, &Form),
-    part: &Part<A>,
-    rows: impl Fn(&[A]) -> Markup,
-    (none, next): (&str, Option<(&str, &str)>),
-) -> Markup {
-    let has_filter = !query.only(&["webhook_url_id", "outcome", "from", "to"]).is_empty();
-    let note = html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." };
-    html! {
-        @if !part.attempts.is_empty() { (rows(&part.attempts)) }
-        @else if part.next_before.is_some() { p.quiet { "No attempt of this part matches. Look at older ones." } }
-        @else if has_filter { (table::empty("No attempt matches these filters.", Some((path, "Show all attempts")))) }
-        @else { (table::empty(none, next)) }
-        (table::parts(path, query, &note, part.next_before.as_deref()))
+    /// Renders the form of the filters.
+    pub fn form(self, refusal: Option<&Refusal>) -> Markup {
+        let fields = Filled { form: self.query, refusal };
+        let any = std::iter::once(("", "Any".to_owned()));
+        let outcomes: Vec<(&str, String)> = any.chain(OUTCOMES.map(|outcome| (outcome, words(outcome)))).collect();
+        let inputs = html! {
+            @if self.is_of_all { (fields.input("webhook_url_id", "Webhook number", "search", "")) }
+            (fields.select("outcome", "Outcome", &outcomes, ""))
+            (fields.input("from", "From (UTC)", "datetime-local", ""))
+            (fields.input("to", "Until (UTC)", "datetime-local", ""))
+        };
+        table::filters(self.path, &inputs)
+    }
+
+    /// Renders a part of the list, with `rows` as its table. `none` stands instead of a whole list that is empty, with a link to
+    /// `next`.
+    pub fn content<A>(self, part: &Part<A>, rows: impl Fn(&[A]) -> Markup, (none, next): (&str, Option<(&str, &str)>)) -> Markup {
+        let has_filter = !self.query.only(&[self.names(), &["from", "to"]].concat()).is_empty();
+        let note = html! { "Retention removes old attempts. Those from before the upgrade that brought this list are left out." };
+        html! {
+            @if !part.attempts.is_empty() { (rows(&part.attempts)) }
+            @else if part.next_before.is_some() { p.quiet { "No attempt of this part matches. Look at older ones." } }
+            @else if has_filter { (table::empty("No attempt matches these filters.", Some((self.path, "Show all attempts")))) }
+            @else { (table::empty(none, next)) }
+            (table::parts(self.path, self.query, &note, part.next_before.as_deref()))
+        }
     }
 }
 
@@ -110,6 +119,18 @@ mod tests {
     use super::*;
     use crate::pages::parts::period::during;
 
+    fn list(query: &Form) -> AttemptList<'_> {
+        AttemptList { path: "/attempts", query, is_of_all: true }
+    }
+
+    #[test]
+    fn the_list_of_a_webhook_has_no_filter_of_webhooks() {
+        let query = Form::parse(b"webhook_url_id=3");
+        let part = Part::<ListedAttempt> { attempts: vec![], next_before: None };
+        let text = |is_of_all| AttemptList { is_of_all, ..list(&query) }.content(&part, |_| html! {}, ("None.", None)).0;
+        assert!(text(false).contains("None.") && text(true).contains("No attempt matches these filters."));
+    }
+
     #[test]
     fn an_attempt_without_an_end_has_its_beginning() {
         let attempt = json!({"delivery_id": 11, "event_type": "order.created", "outcome": "unknown", "finished_at": null, "attempt": 1,
@@ -126,7 +147,7 @@ mod tests {
         let query = Form::parse(b"outcome=failed");
         let text = |next_before: Option<&str>| {
             let part = Part::<ListedAttempt> { attempts: vec![], next_before: next_before.map(ToOwned::to_owned) };
-            content(("/attempts", &query), &part, |_| html! {}, ("None.", None)).0
+            list(&query).content(&part, |_| html! {}, ("None.", None)).0
         };
         assert!(text(Some("1-a")).contains("Look at older ones") && text(None).contains("Show all attempts"));
     }
@@ -135,7 +156,7 @@ mod tests {
     fn the_link_to_older_attempts_keeps_the_filters() {
         let query = Form::parse(b"outcome=failed&before=2-b");
         let part = Part::<ListedAttempt> { attempts: vec![], next_before: Some("1-a".to_owned()) };
-        let markup = content(("/attempts", &query), &part, |_| html! {}, ("None.", None)).0;
+        let markup = list(&query).content(&part, |_| html! {}, ("None.", None)).0;
         assert!(markup.contains("/attempts?outcome=failed&amp;before=1-a"), "{markup}");
     }
 
@@ -144,6 +165,6 @@ mod tests {
         let target = during("/attempts", "2026-01-31T12:05", "2026-01-31T12:05");
         let query = Form::parse(target.split_once('?').unwrap().1.as_bytes());
         let minute = "since=2026-01-31T12%3A05%3A00Z&until=2026-01-31T12%3A06%3A00Z&limit=50";
-        assert_eq!(filters(&query, true).unwrap(), minute);
+        assert_eq!(list(&query).filters().unwrap(), minute);
     }
 }

@@ -10,7 +10,7 @@ use crate::pages::console::attempts;
 use crate::pages::console::parts::{audit_of, deliveries_of_webhook};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::table;
-use crate::pages::parts::values::{MAX_URL, badge, beginning, copyable, facts, time};
+use crate::pages::parts::values::{MAX_LISTED, badge, beginning, copyable, facts, time};
 use crate::pages::shared::attempt_days::AttemptDays;
 use crate::pages::shared::deactivation::Deactivation;
 use crate::pages::shared::delivery::Delivery;
@@ -82,7 +82,7 @@ fn rows(webhooks: &[Webhook]) -> Markup {
     let row = |webhook: &Webhook| {
         vec![
             html! { a href={ "/console/webhooks/" (webhook.id) } { (webhook.title()) } },
-            html! { code { (beginning(&webhook.url, MAX_URL)) } },
+            html! { code { (beginning(&webhook.url, MAX_LISTED)) } },
             html! { (webhook.events.join(", ")) },
             time(webhook.updated_at),
             webhook.state(),

@@ -10,13 +10,10 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{badge, beginning, figure, money, time, words};
+use crate::pages::parts::values::{MAX_LISTED, badge, beginning, figure, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
-
-/// Largest number of characters of a text in the list. The page of a line has the whole text.
-const MAX_TEXT: usize = 160;
 
 /// Number of lines on a page.
 const LINES: u64 = 50;
@@ -234,7 +231,7 @@ fn rows(visit: &Visit, path: &str, lines: &[Line]) -> Markup {
         vec![
             html! { a href=(target) { @if is_open && may_decide(visit) { "Decide line " (line.line) } @else { "Line " (line.line) } } },
             html! { (line.booked_on) },
-            line.texts(MAX_TEXT),
+            line.texts(MAX_LISTED),
             line.money(),
             html! { (badge(&line.status)) @if line.is_decided { " " span.quiet { "by a person" } } },
             line.result(),

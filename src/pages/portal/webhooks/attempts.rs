@@ -8,7 +8,7 @@ use crate::pages::outcome::PageResult;
 use crate::pages::parts::period::during;
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::webhook::Webhook;
-use crate::pages::shared::attempts::{self, ListedAttempt, Part};
+use crate::pages::shared::attempts::{self, AttemptList, ListedAttempt, Part};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -25,8 +25,12 @@ pub fn of_day(webhook: i64, day: &str) -> String {
     during(&path(webhook), &format!("{day}T00:00"), &format!("{day}T23:59"))
 }
 
+fn listed<'a>(path: &'a str, visit: &'a Visit) -> AttemptList<'a> {
+    AttemptList { path, query: &visit.query, is_of_all: false }
+}
+
 async fn load(visit: &Visit, webhook: i64) -> Result<Part<ListedAttempt>, Refusal> {
-    visit.get(&format!("/api/v1/webhooks/{webhook}/attempts?{}", attempts::filters(&visit.query, false)?)).await
+    visit.get(&format!("/api/v1/webhooks/{webhook}/attempts?{}", listed(&path(webhook), visit).filters()?)).await
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -50,9 +54,9 @@ fn page(visit: &Visit, webhook: &Webhook, part: Option<&Part<ListedAttempt>>, re
             "Attempts to deliver events to “" (webhook.name) "”. The latest come first. A period has those that ended in it, as the \
              plot of the webhook counts them."
         }
-        (attempts::form(&path, &visit.query, refusal, false))
+        (listed(&path, visit).form(refusal))
         @if let Some(part) = part {
-            (attempts::content((&path, &visit.query), part, rows, none))
+            (listed(&path, visit).content(part, rows, none))
         }
         p.actions { a href=(back) { "Back to " (webhook.name) } }
     };

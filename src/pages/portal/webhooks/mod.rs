@@ -17,7 +17,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{MAX_URL, beginning, once, time};
+use crate::pages::parts::values::{MAX_LISTED, beginning, once, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::delivery::excerpt;
 use crate::pages::site::Site;
@@ -61,7 +61,7 @@ fn rows(webhooks: &[Webhook]) -> Markup {
     let row = |webhook: &Webhook| {
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } },
-            html! { code { (beginning(&webhook.url, MAX_URL)) } },
+            html! { code { (beginning(&webhook.url, MAX_LISTED)) } },
             html! { (webhook.events.join(", ")) },
             time(webhook.updated_at),
             webhook.state(),
