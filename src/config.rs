@@ -254,7 +254,7 @@ pub struct Config {
     #[arg(long, env = "LEDGER_DEACTIVATE_WEBHOOKS_AFTER", value_name = "DURATION", value_parser = days)]
     pub deactivate_webhooks_after: Option<Duration>,
 
-    /// Retention of delivery attempts and of the latest attempt's response body
+    /// Retention of delivery attempts, with their response bodies
     #[arg(long, env = "LEDGER_ATTEMPT_RETENTION", value_name = "DURATION", default_value = "90d", value_parser = duration)]
     pub attempt_retention: Duration,
 

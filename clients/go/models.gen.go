@@ -61,7 +61,7 @@ type AddBeneficiary struct {
 	BankCode *string `json:"bank_code,omitempty"`
 }
 
-// Attempt: One attempt to send a delivery.
+// Attempt: One attempt to send a delivery, with the response.
 type Attempt struct {
 	// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
 	Attempt int32 `json:"attempt"`
@@ -69,6 +69,8 @@ type Attempt struct {
 	Error *string `json:"error"`
 	// Value of the header `X-Request-ID` that the attempt was sent with.
 	RequestID string `json:"request_id"`
+	// First 64 KiB of the body of your endpoint's response. Null if there was none, or if retention has removed it.
+	ResponseBody *string `json:"response_body"`
 	// HTTP status that your endpoint returned; null if it returned none.
 	ResponseStatus *int32 `json:"response_status"`
 	// Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
@@ -308,7 +310,7 @@ type Delivery struct {
 	WebhookURLID int64 `json:"webhook_url_id"`
 }
 
-// DeliveryDetail: A delivery with its latest response and its attempts.
+// DeliveryDetail: A delivery with its latest response, and its attempts with their responses.
 type DeliveryDetail struct {
 	// Number of attempts made so far.
 	AttemptCount int32 `json:"attempt_count"`

@@ -119,7 +119,8 @@ func (c *Client) CountDeliveries(ctx context.Context, options ...CallOption) (*D
 
 // GetDelivery: Retrieve a delivery.
 //
-// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts.
+// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their
+// responses.
 func (c *Client) GetDelivery(ctx context.Context, id int64, options ...CallOption) (*DeliveryDetail, error) {
 	return callData[DeliveryDetail](ctx, c, call{method: http.MethodGet, path: expand("/api/v1/webhooks/deliveries/{id}", "id", id)}, options)
 }
@@ -554,6 +555,7 @@ func (c *Client) BeginTwoFactor(ctx context.Context, options ...CallOption) (*En
 // ChangePassword: Change the password.
 //
 // Changes the password of the signed-in user. The current session goes on; all other sessions of the user end.
+// Returns 409 `E_CONFLICT` if somebody else changes the password at the same time.
 func (c *Client) ChangePassword(ctx context.Context, body ChangePassword, options ...CallOption) (*Confirmation, error) {
 	return callData[Confirmation](ctx, c, call{method: http.MethodPut, path: "/client/api/password", body: body}, options)
 }

@@ -164,11 +164,11 @@ impl Sessions {
         budget
     }
 
-    /// Returns whether this is the password of a signed-in user.
+    /// Returns the hash of a signed-in user's password if this is the password.
     ///
     /// # Errors
     /// [`AccessError::Unavailable`] if the database does not answer, or too many passwords wait.
-    pub async fn is_password(&self, user_id: UserId, lane: Lane, password: Secret) -> Result<bool, AccessError> {
+    pub async fn hash_of_password(&self, user_id: UserId, lane: Lane, password: Secret) -> Result<Option<Secret>, AccessError> {
         let found: Option<(AccountId, String, Option<Vec<u8>>)> = sqlx::query_as(
             "SELECT u.account_id, v.password_hash, m.mac FROM vault.users v JOIN users u ON u.id = v.user_id
              LEFT JOIN vault.user_macs m ON m.user_id = v.user_id WHERE v.user_id = $1",
@@ -178,7 +178,9 @@ impl Sessions {
         .await?;
         let (account_id, hash, mac) = found.ok_or(AccessError::InvalidToken)?;
         let is_authentic = self.keyring.admits(Row::User { id: user_id, account_id, password_hash: &hash }, mac.as_deref());
-        Ok(self.passwords.verify(lane, password, Some(Secret::new(hash))).await? && is_authentic)
+        let hash = Secret::new(hash);
+        let is_right = self.passwords.verify(lane, password, Some(hash.clone())).await?;
+        Ok((is_right && is_authentic).then_some(hash))
     }
 
     fn source_hash(&self, email: &str, network: IpAddr) -> [u8; 32] {
@@ -313,6 +315,14 @@ impl Sessions {
         self.keep_token_mac(&mut transaction, &hash_of(next.expose()), &renewed).await?;
         transaction.commit().await?;
         self.granted(known.user_id, known.account_id, &renewed, next)
+    }
+
+    /// Looks the session of an admitted request up again.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidToken`] if it has ended meanwhile, or its user is removed.
+    pub async fn require_live(&self, session_id: SessionId) -> Result<(), AccessError> {
+        self.find(session_id).await?.map(drop).ok_or(AccessError::InvalidToken)
     }
 
     /// Ends a session with its access tokens, refresh tokens and portal cookie.

@@ -7,7 +7,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde::Serialize;
 
-use super::deliveries::Attempt;
+use super::deliveries::AttemptResult;
 use super::error::ApiError;
 use super::page::Page;
 use super::principal::Caller;
@@ -71,7 +71,7 @@ pub struct ListedAttempt {
     finished_at: Option<Timestamp>,
     #[oai(flatten)]
     #[serde(flatten)]
-    attempt: Attempt,
+    result: AttemptResult,
 }
 
 impl From<AnyAttempt> for ListedAttempt {
@@ -83,7 +83,7 @@ impl From<AnyAttempt> for ListedAttempt {
             event_id: any.event_id.to_string(),
             outcome: any.attempt.outcome().into(),
             finished_at: any.attempt.finished_at.map(Into::into),
-            attempt: any.attempt.into(),
+            result: any.attempt.into(),
         }
     }
 }

@@ -116,7 +116,7 @@ impl From<deliveries::Delivery> for Delivery {
     }
 }
 
-/// A delivery with its latest response and its attempts.
+/// A delivery with its latest response, and its attempts with their responses.
 #[derive(Object, Serialize)]
 pub struct DeliveryDetail {
     #[oai(flatten)]
@@ -130,9 +130,25 @@ pub struct DeliveryDetail {
     attempts: Vec<Attempt>,
 }
 
-/// One attempt to send a delivery.
+/// One attempt to send a delivery, with the response.
 #[derive(Object, Serialize)]
 pub struct Attempt {
+    #[oai(flatten)]
+    #[serde(flatten)]
+    result: AttemptResult,
+    /// First 64 KiB of the body of your endpoint's response. Null if there was none, or if retention has removed it.
+    response_body: Option<String>,
+}
+
+impl From<deliveries::Attempt> for Attempt {
+    fn from(mut attempt: deliveries::Attempt) -> Self {
+        Self { response_body: attempt.response_body.take(), result: attempt.into() }
+    }
+}
+
+/// Result of an attempt, without the body of the response, as lists have it.
+#[derive(Object, Serialize)]
+pub struct AttemptResult {
     /// Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the same number.
     attempt: i16,
     /// Value of the header `X-Request-ID` that the attempt was sent with.
@@ -147,7 +163,7 @@ pub struct Attempt {
     error: Option<String>,
 }
 
-impl From<deliveries::Attempt> for Attempt {
+impl From<deliveries::Attempt> for AttemptResult {
     fn from(attempt: deliveries::Attempt) -> Self {
         let is_unknown = attempt.finished_at.is_none() && !attempt.is_in_flight;
         Self {
@@ -356,7 +372,7 @@ impl Deliveries {
 
     /// Retrieve a delivery
     ///
-    /// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts.
+    /// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their responses.
     #[oai(path = "/webhooks/deliveries/:id", method = "get", operation_id = "get_delivery")]
     async fn get(
         &self,

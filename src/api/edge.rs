@@ -13,7 +13,7 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 use tokio_util::sync::CancellationToken;
 
 use super::allow::Methods;
-use super::audit_log::{AuditLine, Notes};
+use super::audit_log::{AuditLine, LateLine, Notes};
 use super::auth::{QuotaSlot, X_API_KEY};
 use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
@@ -131,8 +131,10 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
                 Caller { name: notes.caller().map(|caller| caller.to_string()), api_key: api_key.as_ref().and_then(shown) };
             traces::during(trace.place, || log_access(&method, &wire, response.status(), start, &id, &caller));
         }
-        if let Some(audited) = audited {
-            audited.end(response.status());
+        match (audited, response.data::<LateLine>()) {
+            (Some(audited), Some(late)) => late.keep(audited),
+            (Some(audited), None) => audited.end(response.status()),
+            (None, _) => {}
         }
         trace.end(known, template.as_deref().unwrap_or(class), response.status());
         Ok(response)

@@ -79,10 +79,10 @@ impl<E: Endpoint<Output = Response>> Endpoint for ErrorPagesEndpoint<E> {
     type Output = Response;
 
     async fn call(&self, request: Request) -> Result<Response> {
-        let path = request.uri().path().to_owned();
-        let pages = self.pages.filter(|_| is_page(&path));
-        let Some((error_page, enrolment)) = pages else { return self.inner.call(request).await };
-        let error = match self.inner.call(request).await {
+        let page = self.pages.filter(|_| is_page(request.uri().path())).map(|pages| (pages, request.uri().path().to_owned()));
+        let answered = self.inner.call(request).await;
+        let Some(((error_page, enrolment), path)) = page else { return answered };
+        let error = match answered {
             Ok(response) => return Ok(response),
             // The edge adds `Allow`.
             Err(error) if error.is::<poem::error::MethodNotAllowedError>() => return Err(error),

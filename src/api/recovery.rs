@@ -87,7 +87,7 @@ pub(crate) async fn confirm_reset(state: &ApiState, network: IpAddr, body: Choos
     let email = email.get(&(EMAIL, user_id.0)).map_or("", Secret::expose);
     let password_hash = hash(state, Lane::Source(network), ("password", body.password), email).await?;
     reset.take(pool).await?;
-    let command = SetOwnPassword { account_id: reset.account_id, user_id, password_hash, kept_session: None };
+    let command = SetOwnPassword { account_id: reset.account_id, user_id, password_hash, own: None };
     let done = state.ledger.execute(shard, Command::SetOwnPassword(command), origin(Actor::User(user_id))).await;
     // Nothing happened, so the invitation can still be accepted.
     if matches!(done, Err(WriteError::Unavailable | WriteError::Rejected(_) | WriteError::Refused)) {

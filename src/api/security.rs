@@ -26,7 +26,7 @@ use crate::access::limits::source_network;
 use crate::access::sessions::UserSession;
 use crate::access::two_factor::{SecondFactor, generate_recovery_codes, otpauth_url};
 use crate::access::{AccessError, ClientIdentity, Lane, Principal};
-use crate::ledger::commands::{DisableTwoFactor, SetOwnPassword, SetSecurityPolicy};
+use crate::ledger::commands::{DisableTwoFactor, OwnChange, SetOwnPassword, SetSecurityPolicy};
 use crate::ledger::texts::{self, EMAIL};
 use crate::ledger::{Command, CommandResult, user_security};
 use crate::secrets::seal::Secret;
@@ -150,7 +150,8 @@ async fn execute(state: &ApiState, caller: &Principal, command: impl Into<Comman
 /// Changes the password of the signed-in user. The current session goes on, all others end.
 ///
 /// # Errors
-/// 400 for a wrong present password, and for a weak new one.
+/// 400 for a wrong present password, and for a weak new one; 401 if the session has ended meanwhile; 409 if somebody else
+/// has changed the password meanwhile.
 pub(crate) async fn change_password(
     state: &ApiState,
     caller: &Principal,
@@ -159,13 +160,14 @@ pub(crate) async fn change_password(
 ) -> Result<(), ApiError> {
     let (user_id, session_id) = signed_in(caller)?;
     let (lane, current) = (Lane::Source(network), Secret::new(body.current_password));
-    if !state.sessions.is_password(user_id, lane, current).await? {
-        return Err(ApiError::invalid("current_password", "is not the present password"));
-    }
+    let present_hash = state.sessions.hash_of_password(user_id, lane, current).await?;
+    let present_hash = present_hash.ok_or_else(|| ApiError::invalid("current_password", "is not the present password"))?;
     let email = email_of(state, caller, user_id).await?;
     let password_hash = hash(state, lane, ("new_password", body.new_password), email.expose()).await?;
-    let (account_id, kept_session) = (caller.account_id, Some(session_id));
-    execute(state, caller, SetOwnPassword { account_id, user_id, password_hash, kept_session }).await
+    // Hashing may have waited for long.
+    state.sessions.require_live(session_id).await?;
+    let (account_id, own) = (caller.account_id, Some(OwnChange { session_id, present_hash }));
+    execute(state, caller, SetOwnPassword { account_id, user_id, password_hash, own }).await
 }
 
 /// Lists the sessions of the signed-in user, newest first.
@@ -272,7 +274,8 @@ pub struct Security;
 impl Security {
     /// Change the password
     ///
-    /// Changes the password of the signed-in user. The current session goes on; all other sessions of the user end.
+    /// Changes the password of the signed-in user. The current session goes on; all other sessions of the user end. Returns
+    /// 409 `E_CONFLICT` if somebody else changes the password at the same time.
     #[oai(path = "/password", method = "put", operation_id = "change_password")]
     pub(crate) async fn change_password(
         &self,

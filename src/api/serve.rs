@@ -266,7 +266,8 @@ pub fn app(state: ApiState, surface: Surface, pages: impl FnOnce(Inner) -> Optio
         .with_lifecycle(state.lifecycle.clone());
     let error_pages = ErrorPages(pages.as_ref().map(|pages| (pages.error_page, pages.enrolment)));
     let whole = WithPages { pages: pages.map(|pages| pages.routes), api };
-    whole.with(Admission { state, surface }).with(error_pages).with(edge)
+    // Boxed, because the edge moves the future of the inner endpoint several times, and that one is large.
+    whole.with(Admission { state, surface }).with(error_pages).boxed().with(edge)
 }
 
 /// Builds the routes of the API that a listener serves.

@@ -15,10 +15,12 @@ use poem_openapi::Tags;
 use rust_decimal::Decimal;
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::Conditions;
 use super::error::{ApiError, Code};
 use super::lifecycle::Lifecycle;
 use super::log_position;
 use super::page::Page;
+use super::recent::Recent;
 use super::reply::{Listed, Plural};
 use super::request_id::current_text;
 use crate::access::open_id::OpenId;
@@ -66,6 +68,8 @@ pub struct ApiState {
     pub feed: FeedWaiters,
     /// Verifications on this node.
     pub audits: Runner,
+    /// Conditions of the alerts, read for all who ask within a few seconds.
+    pub conditions: Arc<Recent<Conditions>>,
     /// Retention of delivery data.
     pub retention: RetentionSettings,
     /// Cancelled when the node begins to stop: it is not ready any more.

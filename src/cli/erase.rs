@@ -9,14 +9,14 @@ use ledger_events::{AccountId, BeneficiaryId, OrderId, StatementId, UserId};
 use serde_json::{Value, json};
 
 use super::output::{Output, with_progress};
-use super::writing::{ByArgs, Writing};
+use super::writing::{self, ByArgs, Writing};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::eraser::{self, EraseError, Preview, Report};
 use crate::ledger::erasure::wipe::{self, Remains};
 use crate::ledger::erasure::{Counts, Subject, orphans};
-use crate::ledger::{Ledger, Origin, WriteError};
+use crate::ledger::{Origin, WriteError};
 use crate::node::Database;
-use crate::secrets::seal::{Keyring, Secret};
+use crate::secrets::seal::Secret;
 
 #[derive(Args, Debug)]
 pub struct EraseArgs {
@@ -54,7 +54,8 @@ enum What {
 struct One {
     /// Id of the beneficiary, order, account, user, or statement
     id: i64,
-    /// Reason for the erasure; stored sealed and printed by `show`. Do not name a person in it: it is not erased
+    /// Reason for the erasure, at most 500 characters; stored sealed and printed by `show`. Do not name a person in it: it is not
+    /// erased
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -91,8 +92,9 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
             return Ok(output.facts(&facts)?);
         }
     };
+    let reason = writing::reason(&one.reason)?;
     let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
-    let erased = erase(&writing.ledger, &writing.keyring, subject, one, output).await;
+    let erased = erase(&writing, subject, one, &reason, output).await;
     let is_unknown = matches!(
         erased.as_ref().err().and_then(|error| error.downcast_ref()),
         Some(EraseError::Write(WriteError::OutcomeUnknown))
@@ -115,12 +117,13 @@ async fn on(args: &EraseArgs, database: &Database, output: &Output) -> anyhow::R
 
 /// Erases the subject and returns the report. Returns none for a dry run.
 async fn erase(
-    ledger: &Ledger,
-    keyring: &Keyring,
+    writing: &Writing,
     subject: Subject,
     one: &One,
+    reason: &Secret,
     output: &Output,
 ) -> anyhow::Result<Option<Report>> {
+    let Writing { ledger, keyring, .. } = writing;
     let actor = one.by.actor(ledger.pool()).await?;
     let Preview { counts, obstacle } = with_progress("counting", eraser::preview(ledger, keyring, subject)).await?;
     if one.dry_run {
@@ -137,8 +140,7 @@ async fn erase(
         bail!("nothing was erased");
     }
     let origin = Origin { actor, request_id: "erase".to_owned() };
-    let reason = Secret::new(one.reason.trim());
-    let erasing = eraser::erase(ledger, subject, &reason, &origin, |_| {});
+    let erasing = eraser::erase(ledger, subject, reason, &origin, |_| {});
     Ok(Some(with_progress("erasing", erasing).await?))
 }
 

@@ -1,5 +1,6 @@
 //! `listen`: a local HTTPS receiver for developing against webhooks, or a relay of the events that a service keeps.
 
+mod certificates;
 mod forward;
 
 use std::net::{Ipv4Addr, SocketAddr};

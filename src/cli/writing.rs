@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use ledger_database::PgPool;
 use ledger_events::Actor;
@@ -12,8 +12,9 @@ use tokio_util::task::TaskTracker;
 use crate::config::MasterKeySettings;
 use crate::ledger::Ledger;
 use crate::ledger::operators;
+use crate::ledger::reasons::MAX_REASON;
 use crate::node::{self, Database};
-use crate::secrets::seal::Keyring;
+use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 
 /// A ledger opened for writing by a command.
@@ -47,6 +48,18 @@ impl Writing {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+/// Returns the text of `--reason` without spaces around it.
+///
+/// # Errors
+/// If it is empty, or longer than the API accepts.
+pub fn reason(text: &str) -> anyhow::Result<Secret> {
+    let text = text.trim();
+    let length = text.chars().count();
+    ensure!(length > 0, "--reason is empty: describe what happened");
+    ensure!(length <= MAX_REASON, "--reason has {length} characters; at most {MAX_REASON} are allowed");
+    Ok(Secret::new(text))
 }
 
 /// Arguments that name the operator who makes a change.

@@ -40,6 +40,14 @@ impl Ended {
         let due = self.next_attempt_at(base).filter(|_| !self.outcome.succeeded())?;
         (due - self.ended_at).to_std().ok()
     }
+
+    /// Returns the webhook and the bytes of each stored copy of the response body. A failed attempt has one beside that of the
+    /// delivery.
+    pub fn stored_bodies(&self) -> impl Iterator<Item = (WebhookId, usize)> {
+        let of_delivery = self.outcome.response_body.as_ref().map(|body| (self.claimed.webhook_id, body.len()));
+        let of_attempt = of_delivery.filter(|_| !self.outcome.succeeded());
+        of_delivery.into_iter().chain(of_attempt)
+    }
 }
 
 /// Identity of a claim: the delivery, its fencing token and the attempt.
@@ -69,6 +77,9 @@ impl Lease {
 ///
 /// A 2xx response counts even if the webhook was switched off in the meantime. A failure then leaves the delivery failed,
 /// with the attempt counted.
+///
+/// The body of the latest response stands in `delivery_state`. A failed attempt keeps it too, because the next result replaces it
+/// there. A success stores it once.
 pub async fn record(
     dedicated: &DedicatedConnection,
     shard: ShardId,
@@ -99,7 +110,8 @@ pub async fn record(
             WHERE s.shard_id = $1 AND s.delivery_id = r.delivery_id AND s.fence = r.fence AND coalesce(s.leased_until, '-infinity') > '-infinity'
               AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id)
             -- Not joined again: without statistics of either side, the planner would compare each row with each.
-            RETURNING s.delivery_id, s.webhook_id, r.succeeded, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error),
+            RETURNING s.delivery_id, s.webhook_id, r.succeeded, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error,
+                CASE WHEN NOT r.succeeded THEN r.response_body END AS failed_body),
          counted AS (
             INSERT INTO delivery_days AS d (shard_id, webhook_id, day, attempts, delivered, total_ms, longest_ms)
             SELECT $1, webhook_id, (ended_at AT TIME ZONE 'UTC')::date, count(*), count(*) FILTER (WHERE succeeded), sum(response_time_ms),
@@ -109,7 +121,8 @@ pub async fn record(
                 delivered = d.delivered + excluded.delivered, total_ms = d.total_ms + excluded.total_ms,
                 longest_ms = greatest(d.longest_ms, excluded.longest_ms))
          UPDATE delivery_attempts a
-         SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms, error = r.error
+         SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms,
+            error = r.error, response_body = r.failed_body
          FROM recorded r
          WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id",
     )
@@ -175,7 +188,7 @@ pub async fn end_leases(pool: &PgPool, clock: &Clock, shard: ShardId, cut: &[Lea
 
 /// Counts attempts as failed whose outcome is still unknown after [`MAX_UNKNOWN`] repetitions, so that every delivery ends.
 ///
-/// Returns the number of such deliveries. The result of the attempt before is cleared.
+/// Returns the number of such deliveries. The result of the attempt before is cleared, except in that attempt.
 pub async fn fail_lost_attempts(pool: &PgPool, clock: &Clock, shard: ShardId, base: Duration) -> Result<u64, sqlx::Error> {
     let written_off = sqlx::query(
         "WITH lost AS MATERIALIZED (

@@ -36,7 +36,7 @@ const MIN_TRIMMED: u64 = 1024 * 1024;
 /// Retention times and quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionSettings {
-    /// Retention of attempts of final deliveries, and of the response body of the latest attempt.
+    /// Retention of attempts of final deliveries, and of their response bodies.
     pub attempts: Duration,
     /// Retention of payloads of events without pending deliveries.
     pub payloads: Duration,
@@ -148,8 +148,8 @@ impl Retention {
         }
     }
 
-    /// Deletes attempts, together with the response body if that belongs to a deleted attempt. A delivery stores only the
-    /// body of its latest attempt.
+    /// Deletes attempts with their response bodies. The body of the delivery, which is that of its latest result, is deleted
+    /// with its attempt.
     async fn delete_attempts(
         &self,
         shard: ShardId,
@@ -264,7 +264,8 @@ impl Retention {
     }
 }
 
-/// Deletes the oldest response bodies of a webhook beyond its quota. Returns the number of deleted bodies.
+/// Deletes the oldest response bodies of a webhook beyond its quota, those of deliveries and those of failed attempts. The newest
+/// deliveries keep theirs, and of a delivery's bodies, the latest. Returns the number of deleted bodies.
 async fn trim(
     pool: &PgPool,
     heartbeat: &Heartbeat,
@@ -274,22 +275,41 @@ async fn trim(
     let mut trimmed = 0;
     loop {
         heartbeat.beat();
-        let done = sqlx::query(
-            "UPDATE delivery_state SET response_body = NULL WHERE shard_id = $1 AND response_body IS NOT NULL AND delivery_id IN (
-                SELECT delivery_id FROM (
-                    SELECT delivery_id, sum(greatest(octet_length(response_body), $4)) OVER (ORDER BY delivery_id DESC) AS bytes
-                    FROM delivery_state WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL) AS body
-                WHERE bytes > $3 ORDER BY delivery_id LIMIT $5)",
+        // A body without an attempt is that of the delivery. `delete_attempts` and an erasure also lock attempts first.
+        let done: i64 = sqlx::query_scalar(
+            "WITH surplus AS MATERIALIZED (
+                SELECT delivery_id, request_id FROM (
+                    SELECT delivery_id, request_id, attempt,
+                        sum(greatest(bytes, $4)) OVER (ORDER BY delivery_id DESC, attempt DESC NULLS FIRST) AS bytes
+                    FROM (
+                        SELECT delivery_id, NULL::uuid AS request_id, NULL::smallint AS attempt, octet_length(response_body) AS bytes
+                        FROM delivery_state WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL
+                        UNION ALL
+                        SELECT delivery_id, request_id, attempt, octet_length(response_body)
+                        FROM delivery_attempts WHERE shard_id = $1 AND webhook_id = $2 AND response_body IS NOT NULL) AS body
+                ) AS summed
+                WHERE bytes > $3 ORDER BY delivery_id, attempt LIMIT $5),
+             of_attempts AS (
+                UPDATE delivery_attempts a SET response_body = NULL FROM surplus
+                WHERE a.shard_id = $1 AND a.delivery_id = surplus.delivery_id AND a.request_id = surplus.request_id
+                  AND a.response_body IS NOT NULL
+                RETURNING a.delivery_id),
+             of_deliveries AS (
+                UPDATE delivery_state s SET response_body = NULL FROM surplus
+                WHERE s.shard_id = $1 AND s.delivery_id = surplus.delivery_id AND surplus.request_id IS NULL
+                  AND s.response_body IS NOT NULL
+                RETURNING s.delivery_id)
+             SELECT (SELECT count(*) FROM of_attempts) + (SELECT count(*) FROM of_deliveries)",
         )
         .bind(shard)
         .bind(webhook)
         .bind(i64::try_from(quota).unwrap_or(i64::MAX))
         .bind(MIN_BODY_BYTES)
         .bind(BATCH_ROWS)
-        .execute(pool)
+        .fetch_one(pool)
         .await?;
-        trimmed += done.rows_affected();
-        if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
+        trimmed += done.unsigned_abs();
+        if done < BATCH_ROWS {
             return Ok(trimmed);
         }
         tokio::time::sleep(PAUSE).await;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::SubsecRound;
 use ledger_events::{ShardId, WebhookId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -208,10 +209,11 @@ impl Worker {
             return Err(claimed);
         }
         let _in_flight = self.metrics.attempt_started();
-        let (started_at, started) = (claimed.clock.now(), Instant::now());
+        // Attempts are stored in milliseconds, and the receiver's timestamp is that of the recorded attempt.
+        let (started_at, started) = (claimed.clock.now().trunc_subsecs(3), Instant::now());
         let span = self.begin_span(&claimed);
         let place = span.as_ref().map(OpenSpan::place);
-        let outcome = traces::within(place, self.outcome(&claimed, place)).await;
+        let outcome = traces::within(place, self.outcome(&claimed, started_at.timestamp(), place)).await;
         let took = started.elapsed();
         if let Some(span) = span {
             end_span(span, &outcome);
@@ -232,7 +234,9 @@ impl Worker {
         Some(span)
     }
 
-    async fn outcome(&self, claimed: &Claimed, place: Option<TraceParent>) -> Outcome {
+    /// Sends a delivery with this timestamp, in Unix seconds by the database's clock. Receivers refuse one that is minutes off,
+    /// and a node's own clock may be.
+    async fn outcome(&self, claimed: &Claimed, timestamp: i64, place: Option<TraceParent>) -> Outcome {
         let Some(target) = &claimed.target else {
             let error = Some("the webhook's URL or secret cannot be read".to_owned());
             return Outcome { response_status: None, response_time_ms: 0, response_body: None, error };
@@ -248,9 +252,8 @@ impl Worker {
             sequence: Some(claimed.position),
             request_id: claimed.request_id.hyphenated().encode_lower(&mut request_id),
             secret: target.secret.expose(),
-            previous_secret: target.previous_at(claimed.clock.now().timestamp()).map(Secret::expose),
-            // Receivers refuse a timestamp that is minutes off, and a node's own clock may be.
-            timestamp: claimed.clock.now().timestamp(),
+            previous_secret: target.previous_at(timestamp).map(Secret::expose),
+            timestamp,
             traceparent: traceparent.as_deref(),
             custom_headers: &target.headers,
             body: claimed.payload.clone(),

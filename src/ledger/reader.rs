@@ -25,7 +25,7 @@ mod queue;
 mod states;
 mod traces;
 
-pub use account::money_positions;
+pub use account::{money_positions, movement_positions};
 pub use announced::{Announced, SEGMENT, announced, announced_to};
 pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, orders_by_status, readable_order_moves};
 pub use money::{balance_events, money_events, movements, stock_events, wallet_events, wallets_before, wallets_between};

@@ -22,6 +22,9 @@ use super::texts::{
 };
 use crate::secrets::seal::{Keyring, Secret};
 
+/// Maximum number of characters of a reason that a command line gives. Those in requests of the API have the same limit.
+pub const MAX_REASON: usize = 500;
+
 /// Reasons by the position of the event. An event without a reason, or whose reason was erased, is absent.
 pub type Reasons = HashMap<Position, Secret>;
 

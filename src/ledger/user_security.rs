@@ -5,6 +5,8 @@ use ledger_database::PgConnection;
 use ledger_events::user::UserRole;
 use ledger_events::{AccountId, UserId};
 
+use crate::secrets::seal::Secret;
+
 /// A new invitation, sealed.
 #[derive(Debug)]
 pub struct NewInvitation {
@@ -130,6 +132,15 @@ pub async fn open_invitations(
 /// Deletes the tokens by which a user could set another password.
 pub async fn end_resets(conn: &mut PgConnection, user: UserId) -> Result<(), sqlx::Error> {
     sqlx::query("DELETE FROM vault.password_resets WHERE user_id = $1").bind(user).execute(conn).await.map(drop)
+}
+
+/// Returns the hashes of these users' passwords.
+pub async fn password_hashes(conn: &mut PgConnection, users: &[UserId]) -> Result<Vec<(UserId, Secret)>, sqlx::Error> {
+    let stored: Vec<(UserId, String)> = sqlx::query_as("SELECT user_id, password_hash FROM vault.users WHERE user_id = ANY($1)")
+        .bind(users)
+        .fetch_all(conn)
+        .await?;
+    Ok(stored.into_iter().map(|(id, hash)| (id, Secret::new(hash))).collect())
 }
 
 /// Returns those of these users that have two-factor authentication.

@@ -168,6 +168,7 @@ pub fn api_state(
         audits,
         approval_limits: Arc::new(approval_limits),
         notices,
+        conditions: Arc::default(),
         retention,
         leaving,
     }
@@ -185,7 +186,12 @@ impl Served {
     /// Returns what a listener of a node serves.
     pub fn new(surface: Surface, config: &Config, state: &ApiState) -> Served {
         let start = if surface == Surface::Operators { "/console" } else { "/portal" };
-        let settings = PageSettings { start, has_open_id: state.open_id.is_some(), one_click: config.one_click.clone() };
+        let settings = PageSettings {
+            start,
+            has_open_id: state.open_id.is_some(),
+            service_name: config.service_name.as_str().into(),
+            one_click: config.one_click.clone(),
+        };
         Served { surface, pages: config.pages.is_on().then_some(settings) }
     }
 }

@@ -118,9 +118,14 @@ pub const MOMENT_HINT: &str = "In UTC, such as 2026-01-31 or 2026-01-31 12:00.";
 /// Returns the moment that a text names, as a time of the API: a time with its offset, or a day or a time in UTC. The API
 /// refuses any other text at its field.
 pub fn moment(text: &str) -> String {
+    moment_in(text, |local| Some(local.and_utc()))
+}
+
+/// Returns the moment that a text names, as a time of the API. `utc` reads a day or a time without an offset.
+pub fn moment_in(text: &str, utc: impl FnOnce(NaiveDateTime) -> Option<DateTime<Utc>>) -> String {
     let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN));
     let time = || ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"].iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
-    let at: Option<DateTime<Utc>> = day().or_else(time).map(|at| at.and_utc());
+    let at = day().or_else(time).and_then(utc);
     at.map_or_else(|| text.to_owned(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `site.rs` | the list of routes |
 //! | `visit.rs`, `call.rs`, `form.rs` | a request, the calls of the API, the fields of a form |
+//! | `progress.rs` | pages of long work, which show its progress before its outcome |
 //! | `sign_in.rs` | signing in and out, for both kinds of pages |
 //! | `parts/` | the design system: layout, tables, fields, badges, money, times |
 //! | `shared/` | things that both kinds of pages show alike: orders, their stories, deliveries |
@@ -22,10 +23,13 @@ mod one_click;
 mod outcome;
 mod parts;
 mod portal;
+mod progress;
 mod shared;
 mod sign_in;
 mod site;
 mod visit;
+
+use std::sync::Arc;
 
 use poem::http::Method;
 use tokio_util::sync::CancellationToken;
@@ -42,22 +46,25 @@ pub struct PageSettings {
     pub start: &'static str,
     /// Whether the console offers a sign-in through OpenID Connect.
     pub has_open_id: bool,
+    /// Service name in the headers of deliveries.
+    pub service_name: Arc<str>,
     /// Users whom links sign in, in the demo.
     pub one_click: Option<OneClick>,
 }
 
 impl Default for PageSettings {
     fn default() -> PageSettings {
-        PageSettings { start: "/portal", has_open_id: false, one_click: None }
+        PageSettings { start: "/portal", has_open_id: false, service_name: "SERVICE".into(), one_click: None }
     }
 }
 
 /// Builds all pages on top of the API. Their streams end when `stop` is cancelled.
 pub fn build(api: Inner, settings: PageSettings, heartbeats: Heartbeats, stop: CancellationToken) -> Pages {
-    let PageSettings { start, has_open_id, one_click } = settings;
+    let PageSettings { start, has_open_id, service_name, one_click } = settings;
     let site = one_click::add(site::Site::new(api), one_click);
     let site = STARTS.into_iter().fold(site, |site, path| site.get(path, move |_| std::future::ready(Ok(redirect(start)))));
-    console::add(portal::add(site, heartbeats, stop.clone()), has_open_id, stop).finish()
+    let site = portal::add(site, service_name.clone(), heartbeats, stop.clone());
+    console::add(site, has_open_id, service_name, stop).finish()
 }
 
 /// Returns the routes of all pages and assets: paths as in an OpenAPI document, each with its methods.

@@ -11,6 +11,7 @@ use super::assets;
 use super::call::Refusal;
 use super::outcome::{PageResult, Stop, redirect};
 use super::parts::layout;
+use super::progress::{Followed, Work};
 use super::visit::Visit;
 use crate::api::{Inner, Pages};
 
@@ -37,7 +38,7 @@ impl Site {
         F: Fn(Visit) -> R + Send + Sync + 'static,
         R: Future<Output = PageResult> + Send + 'static,
     {
-        self.add(Method::GET, path, handler)
+        self.add(Method::GET, path, None, handler)
     }
 
     /// Adds the target of a form.
@@ -47,10 +48,20 @@ impl Site {
         F: Fn(Visit) -> R + Send + Sync + 'static,
         R: Future<Output = PageResult> + Send + 'static,
     {
-        self.add(Method::POST, path, handler)
+        self.add(Method::POST, path, None, handler)
     }
 
-    fn add<F, R>(mut self, method: Method, path: &'static str, handler: F) -> Site
+    /// Adds the target of a form whose work can take long. If it does, the page shows the progress before the outcome.
+    #[must_use]
+    pub fn post_long<F, R>(self, path: &'static str, work: &'static Work, handler: F) -> Site
+    where
+        F: Fn(Visit) -> R + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
+    {
+        self.add(Method::POST, path, Some(work), handler)
+    }
+
+    fn add<F, R>(mut self, method: Method, path: &'static str, work: Option<&'static Work>, handler: F) -> Site
     where
         F: Fn(Visit) -> R + Send + Sync + 'static,
         R: Future<Output = PageResult> + Send + 'static,
@@ -60,11 +71,19 @@ impl Site {
             let (api, handler) = (api.clone(), handler.clone());
             async move {
                 let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(ToOwned::to_owned));
-                let visit = match Visit::read(api, request).await {
+                let mut visit = match Visit::read(api, request).await {
                     Ok(visit) => visit,
                     Err(refusal) => return Ok::<_, poem::Error>(refused(&path, &refusal)),
                 };
-                Ok(protect(handler(visit).await.unwrap_or_else(|stop| stopped(&path, query.as_deref(), stop))))
+                let followed = work.map(|work| Followed::new(work, &mut visit));
+                let outcome = async move {
+                    let page = handler(visit).await;
+                    protect(page.unwrap_or_else(|stop| stopped(&path, query.as_deref(), stop)))
+                };
+                Ok(match followed {
+                    Some(followed) => protect(followed.answer(outcome).await),
+                    None => outcome.await,
+                })
             }
         })
         .boxed();

@@ -5,12 +5,13 @@ use poem::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use poem::{Body, Request, Response};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::call::{Answered, List, Refusal};
 use super::form::{self, Form};
 use super::outcome::{PageResult, Stop};
 use crate::access::{ClientIdentity, ConsoleSession, Operator, Principal};
-use crate::api::{Inner, Source, body};
+use crate::api::{Inner, Progress, Reached, Source, body};
 
 /// Maximum size of a form of the console, in bytes: a bank statement, with the rest of the form.
 const OPERATOR_LIMIT: usize = 17 << 20;
@@ -48,6 +49,13 @@ impl Visit {
             _ => return Err(unreadable(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
         };
         Ok(Visit { api, request, query, form, files })
+    }
+
+    /// Follows the progress of the calls that the page makes from now on.
+    pub fn follow(&mut self) -> watch::Receiver<Option<Reached>> {
+        let (progress, reached) = Progress::followed();
+        self.request.extensions_mut().insert(progress);
+        reached
     }
 
     /// Returns whether the node shows the mails that it sends.
@@ -194,6 +202,9 @@ impl Visit {
         }
         if let Some(session) = identity.get::<ConsoleSession>() {
             request = request.extension(*session);
+        }
+        if let Some(progress) = identity.get::<Progress>() {
+            request = request.extension(progress.clone());
         }
         let request = match body {
             Some((content_type, body)) => request.content_type(content_type).body(body),

@@ -3,9 +3,11 @@
 //!
 //! There are two levels. The totals come from `daily_totals` and the movements at the edges of the period. They are read
 //! in one snapshot, in well under a second, and compared with the wallets' rows and last movements. The walk reads the
-//! period's events in pages, and compares each movement, order and payout.
+//! period's events in pages, and compares each movement, order and payout. In a period that is too long for that, it reads
+//! the events of the accounts whose wallets differ.
 
 mod differing;
+mod narrow;
 pub mod render;
 mod report;
 pub mod statements;
@@ -25,6 +27,7 @@ use rust_decimal::Decimal;
 use serde::{Serialize, Serializer};
 
 use crate::ledger::reader::ReadError;
+pub use narrow::{NarrowedAccount, NarrowedTo, narrow};
 pub use report::{await_checkpoints, report, walk_account, walk_all};
 pub use stock::{StockDay, StockFigures, StockLot};
 
@@ -323,6 +326,25 @@ impl Differences {
             self.differences.push(difference);
         }
     }
+
+    /// Adds differences before those that are here. If there are too many to keep, the last ones are only counted.
+    fn put_first(&mut self, mut first: Differences) {
+        self.found += first.found;
+        first.differences.append(&mut self.differences);
+        first.differences.truncate(self.most);
+        self.differences = first.differences;
+    }
+}
+
+/// A wallet whose totals, row and last movement do not agree.
+#[derive(Clone, Debug)]
+struct DifferingWallet {
+    shard_id: ShardId,
+    wallet_id: WalletId,
+    /// Account according to the last movement, or to the wallet's row. None if the wallet has neither.
+    account_id: Option<AccountId>,
+    /// Day (UTC) of the last movement in the period.
+    last_day: Option<NaiveDate>,
 }
 
 /// Result of the reconciliation of a period.
@@ -337,6 +359,12 @@ pub struct Report {
     pub checked: Checked,
     /// Number of events that were checked one by one.
     pub checked_events: i64,
+    /// First accounts with wallets that differ, if only totals were compared and [`narrow()`] has looked for the events.
+    pub narrowed: Vec<NarrowedAccount>,
+    /// Number of further accounts with wallets that differ.
+    pub narrowed_left_out: usize,
+    #[serde(skip)]
+    differing: Vec<DifferingWallet>,
     /// Figures by currency.
     pub currencies: Vec<CurrencyFigures>,
     /// Movements by day and currency, without days on which nothing moved.
@@ -359,6 +387,28 @@ fn time<S: Serializer>(time: &Option<DateTime<Utc>>, serializer: S) -> Result<S:
 }
 
 impl Report {
+    /// Creates a report without figures, which keeps this many differences.
+    fn new(period: Period, max_differences: usize) -> Report {
+        Report {
+            from: period.from,
+            to: period.to,
+            account_id: period.account_id,
+            as_of: vec![],
+            checked: Checked::Totals,
+            checked_events: 0,
+            narrowed: vec![],
+            narrowed_left_out: 0,
+            differing: vec![],
+            currencies: vec![],
+            days: vec![],
+            stock: vec![],
+            stock_days: vec![],
+            wallets: vec![],
+            wallets_left_out: 0,
+            differences: Differences::keeping(max_differences),
+        }
+    }
+
     pub fn is_clean(&self) -> bool {
         self.differences.found == 0
     }

@@ -3,12 +3,12 @@
 use chrono::NaiveDate;
 use ledger_projections::envelope::iso8601;
 
-use super::{DayFigures, Difference, MovementSums, Report, StockFigures, WalletFigures};
+use super::{DayFigures, Difference, MovementSums, NarrowedAccount, Report, StockFigures, WalletFigures};
 use crate::spreadsheet::{inert, rows};
 
-/// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `CURRENCY`, `DAY`, `STOCK`,
+/// Columns of the CSV. The value of `record` is `REPORT`, `AS_OF`, `NARROWED`, `CURRENCY`, `DAY`, `STOCK`,
 /// `STOCK_DAY`, `WALLET` or `DIFFERENCE`.
-const COLUMNS: [&str; 59] = [
+const COLUMNS: [&str; 60] = [
     "record",
     "shard_id",
     "account_id",
@@ -77,6 +77,8 @@ const COLUMNS: [&str; 59] = [
     "transferred_vouchers",
     "transferred_unpriced",
     "transferred_cost",
+    // Number of accounts with wallets that differ, beyond those of the records `NARROWED`.
+    "narrowed_left_out",
 ];
 
 fn text(value: Option<impl ToString>) -> String {
@@ -104,7 +106,7 @@ fn moved(moved: &MovementSums) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Renders the whole report as one CSV: the positions, then currencies, days, wallets and differences.
+/// Renders the whole report as one CSV: the positions and narrowed accounts, then currencies, days, wallets and differences.
 pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut out = Vec::new();
     rows(&mut out, |csv| {
@@ -117,6 +119,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
             ("checked", report.checked.name().to_owned()),
             ("checked_events", report.checked_events.to_string()),
             ("wallets_left_out", report.wallets_left_out.to_string()),
+            ("narrowed_left_out", report.narrowed_left_out.to_string()),
             ("found", report.differences.found.to_string()),
         ]))?;
         for as_of in &report.as_of {
@@ -132,6 +135,7 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
                 ("checkpoint_root", text(checkpoint.map(|checkpoint| &checkpoint.root))),
             ]))?;
         }
+        report.narrowed.iter().try_for_each(|account| csv.write_record(line(&narrowed(account))))?;
         for figures in &report.currencies {
             let mut cells = moved(&figures.moved);
             cells.extend([
@@ -150,6 +154,17 @@ pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
         report.differences.differences.iter().try_for_each(|found| csv.write_record(line(&difference(found))))
     })?;
     Ok(out)
+}
+
+fn narrowed(account: &NarrowedAccount) -> [(&'static str, String); 6] {
+    [
+        ("record", "NARROWED".to_owned()),
+        ("shard_id", account.shard_id.to_string()),
+        ("account_id", account.account_id.to_string()),
+        ("checked", account.checked.name().to_owned()),
+        ("day", text(account.day)),
+        ("checked_events", account.checked_events.to_string()),
+    ]
 }
 
 fn day(figures: &DayFigures) -> Vec<(&'static str, String)> {

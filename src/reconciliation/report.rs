@@ -16,8 +16,8 @@ use transparency_log::quorum::Quorum;
 use super::stock;
 use super::walk::{walk, walk_over};
 use super::{
-    Amount, AsOf, Checked, CurrencyFigures, DayFigures, Difference, DifferenceKind, Differences, LogCheckpoint, Period,
-    ReconcileError, Report, WalletFigures,
+    Amount, AsOf, Checked, CurrencyFigures, DayFigures, Difference, DifferenceKind, Differences, DifferingWallet, LogCheckpoint,
+    Period, ReconcileError, Report, WalletFigures,
 };
 use crate::audit::Progress;
 use crate::ledger::{connect, reader};
@@ -47,21 +47,7 @@ pub async fn report(
     period: Period,
     max_differences: usize,
 ) -> Result<(Report, Vec<(ShardId, Bounds)>), ReconcileError> {
-    let mut report = Report {
-        from: period.from,
-        to: period.to,
-        account_id: period.account_id,
-        as_of: vec![],
-        checked: Checked::Totals,
-        checked_events: 0,
-        currencies: vec![],
-        days: vec![],
-        stock: vec![],
-        stock_days: vec![],
-        wallets: vec![],
-        wallets_left_out: 0,
-        differences: Differences::keeping(max_differences),
-    };
+    let mut report = Report::new(period, max_differences);
     let mut currencies: BTreeMap<String, (i64, Decimal, Sums)> = BTreeMap::new();
     let mut days: BTreeMap<(NaiveDate, String), Sums> = BTreeMap::new();
     let mut all_stock = stocks::Period::default();
@@ -74,7 +60,13 @@ pub async fn report(
         }
         for wallet in found.wallets {
             let is_anothers = period.account_id.is_some() && wallet.account_id() != period.account_id;
+            let found = report.differences.found;
             check(*shard, &wallet, is_anothers, bounds.upto == head, &mut report.differences);
+            if report.differences.found > found {
+                let last_day = wallet.last.created_at.map(|at| at.date_naive());
+                let (wallet_id, account_id) = (wallet.wallet_id, wallet.account_id());
+                report.differing.push(DifferingWallet { shard_id: *shard, wallet_id, account_id, last_day });
+            }
             if is_anothers {
                 continue;
             }
@@ -175,13 +167,27 @@ pub async fn walk_account(
     account: AccountId,
     most: usize,
 ) -> Result<(), ReconcileError> {
+    if let Some(checked) = walk_events(pool, *shard, account, bounds, most, &mut report.differences).await? {
+        report.checked_events += checked;
+        walked(report);
+    }
+    Ok(())
+}
+
+/// Checks an account's own events between these bounds. Returns their number, or none if there are too many to check.
+pub(super) async fn walk_events(
+    pool: &PgPool,
+    shard: ShardId,
+    account: AccountId,
+    bounds: &Bounds,
+    most: usize,
+    differences: &mut Differences,
+) -> Result<Option<i64>, ReconcileError> {
     let mut conn = pool.acquire().await?;
     let range = (bounds.after, bounds.upto);
-    let Some(positions) = reader::money_positions(&mut conn, *shard, account, range, most).await? else { return Ok(()) };
+    let Some(positions) = reader::money_positions(&mut conn, shard, account, range, most).await? else { return Ok(None) };
     drop(conn);
-    report.checked_events += walk_over(pool, *shard, account, &positions, bounds, &mut report.differences).await?;
-    walked(report);
-    Ok(())
+    Ok(Some(walk_over(pool, shard, account, &positions, bounds, differences).await?))
 }
 
 fn walked(report: &mut Report) {
@@ -275,16 +281,21 @@ fn nearest_midnight(time: DateTime<Utc>) -> NaiveDate {
     if time.hour() < 12 { day } else { next_day(day) }
 }
 
-fn next_day(day: NaiveDate) -> NaiveDate {
+pub(super) fn next_day(day: NaiveDate) -> NaiveDate {
     day.succ_opt().unwrap_or(day)
 }
 
 /// Returns the last position before a time.
-async fn before(conn: &mut PgConnection, shard: ShardId, head: Position, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
+pub(super) async fn before(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    head: Position,
+    time: DateTime<Utc>,
+) -> Result<Position, sqlx::Error> {
     Ok((reader::first_at(conn, shard, time, head).await? - 1).min(head))
 }
 
-fn midnight(day: NaiveDate) -> DateTime<Utc> {
+pub(super) fn midnight(day: NaiveDate) -> DateTime<Utc> {
     day.and_time(NaiveTime::MIN).and_utc()
 }
 

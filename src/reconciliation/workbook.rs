@@ -179,6 +179,12 @@ fn summary(report: &Report) -> Vec<Vec<Cell>> {
         fact("wallets_left_out", number(u64::try_from(report.wallets_left_out).unwrap_or(u64::MAX))),
     ];
     rows.extend(report.as_of.iter().flat_map(as_of));
+    for account in &report.narrowed {
+        let day = account.day.map(|day| format!(" {day}")).unwrap_or_default();
+        let name = format!("account {}: checked", account.account_id);
+        rows.push(fact(&name, Cell::Text(format!("{}{day}", account.checked.name()))));
+    }
+    rows.push(fact("narrowed_left_out", number(u64::try_from(report.narrowed_left_out).unwrap_or(u64::MAX))));
     rows
 }
 

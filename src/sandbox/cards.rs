@@ -1,7 +1,8 @@
 //! The four cards that the sandbox sells and the demo orders, one for each course of an order.
 
-use ledger_events::catalogue::{Denominations, ProductDetails};
+use ledger_events::catalogue::{Denominations, ImageType, ProductDetails, ProductImageSet};
 use ledger_events::{Currency, Money};
+use sha2::{Digest, Sha256};
 
 /// Course of the orders of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +23,15 @@ pub struct Card {
     pub name: &'static str,
     pub denomination: &'static str,
     pub course: Course,
+    /// Bytes of its image.
+    pub picture: &'static [u8],
 }
 
 pub const CARDS: [Card; 4] = [
-    Card { name: "Coffee Card", denomination: "25.00", course: Course::AtOnce },
-    Card { name: "Book Card", denomination: "20.00", course: Course::InParts },
-    Card { name: "Game Card", denomination: "49.99", course: Course::Late },
-    Card { name: "Travel Card", denomination: "100.00", course: Course::Never },
+    Card { name: "Coffee Card", denomination: "25.00", course: Course::AtOnce, picture: include_bytes!("pictures/coffee.png") },
+    Card { name: "Book Card", denomination: "20.00", course: Course::InParts, picture: include_bytes!("pictures/book.png") },
+    Card { name: "Game Card", denomination: "49.99", course: Course::Late, picture: include_bytes!("pictures/game.png") },
+    Card { name: "Travel Card", denomination: "100.00", course: Course::Never, picture: include_bytes!("pictures/travel.png") },
 ];
 pub const COUNTRY: &str = "US";
 pub const CURRENCY: &str = "USD";
@@ -62,6 +65,16 @@ impl Card {
         })
     }
 
+    /// Returns the image as the log describes it.
+    ///
+    /// # Errors
+    /// Only if the picture is invalid.
+    pub fn image(&self) -> Result<ProductImageSet, CardError> {
+        let content_type = ImageType::of(self.picture).ok_or(CardError("the picture is no image"))?;
+        let size = i32::try_from(self.picture.len()).map_err(|_| CardError("the picture is too large"))?;
+        Ok(ProductImageSet { sha256: hex::encode(Sha256::digest(self.picture)), content_type, size })
+    }
+
     pub fn face_value(&self) -> Result<Money, CardError> {
         self.denomination.parse().map_err(|_| CardError("the face value is no amount"))
     }
@@ -89,6 +102,8 @@ mod tests {
         for card in CARDS {
             let details = card.details().unwrap();
             assert!(details.denominations.include(card.face_value().unwrap()), "{details:?}");
+            let image = card.image().unwrap();
+            assert!(image.content_type == ImageType::Png && image.size <= 4 << 10, "{image:?}");
         }
         assert_ne!(made_up_codes("A"), made_up_codes("A"));
     }

@@ -14,13 +14,14 @@ use ledger_database::{PgConnection, PgPool};
 use ledger_events::catalogue::ProductEvent;
 use ledger_events::order::Order;
 use ledger_events::{Actor, Event, ProductId, Recorded};
-use ledger_projections::orders;
 use ledger_projections::state::State as _;
+use ledger_projections::{catalogue, orders};
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::commands::NewVoucher;
 use crate::ledger::reader::{self, ReadError};
-use crate::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, stock};
+use crate::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, images, stock};
 use crate::secrets::seal::Secret;
 use cards::{CARDS, Card, CardError, Course, MAX_QUANTITY, made_up_codes};
 
@@ -113,8 +114,27 @@ async fn execute(ledger: &Ledger, tx: &mut PgConnection, command: impl Into<Comm
     }
 }
 
+/// Gives a seeded product its picture, unless it has an image. As with an upload by an operator, the bytes are stored before
+/// the event that refers to them.
+async fn add_picture(
+    ledger: &Ledger,
+    pool: &PgPool,
+    tx: &mut PgConnection,
+    product_id: ProductId,
+    card: &Card,
+) -> Result<(), SandboxError> {
+    if catalogue::find(pool, product_id).await?.is_some_and(|product| product.image.is_some()) {
+        return Ok(());
+    }
+    images::store(pool, product_id, &Sha256::digest(card.picture).into(), card.picture).await?;
+    match execute(ledger, tx, commands::SetProductImage { product_id, image: card.image()? }).await? {
+        CommandResult::Product(_) => Ok(()),
+        _ => Err(SandboxError::Unexpected),
+    }
+}
+
 impl Sandbox {
-    /// Seeds missing products and their stock, so that clients can order them when this returns.
+    /// Seeds missing products, their pictures and their stock, so that clients can order them when this returns.
     ///
     /// # Errors
     /// [`SandboxError::NotASandbox`] on a database with real orders, and errors from reading or writing the ledger.
@@ -134,6 +154,9 @@ impl Sandbox {
                 CommandResult::Product(product) => ids.push(product.id),
                 _ => return Err(SandboxError::Unexpected),
             }
+        }
+        for (id, card) in ids.iter().zip(&CARDS) {
+            add_picture(ledger, &pool, &mut tx, *id, card).await?;
         }
         tx.commit().await?;
         let sandbox = Sandbox { ledger: ledger.clone(), pool, products: ids.into_iter().zip(CARDS).collect(), delays };

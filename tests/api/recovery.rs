@@ -4,8 +4,8 @@ mod invitations;
 
 use ledger_events::{AccountId, UserId};
 use rewards_ledger::heartbeat::Heartbeat;
-use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
+use rewards_ledger::ledger::{FIRST_SHARD, eraser};
 use rewards_ledger::mail::{self, Mailer, Sender, Transport};
 use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use super::at_rest::readable_in;
 use crate::support::ledger::{keyring, origin};
 use crate::support::mail::SmtpServer;
 use crate::support::node::{AMPLE_LIMITS, Node, PASSWORD, TestResponse, User};
+use crate::support::wait::{until, until_locked_out};
 
 const NEW_PASSWORD: &str = "a quite different one";
 const USERS: &str = "/client/api/users";
@@ -282,6 +283,26 @@ async fn a_new_password_keeps_the_session_that_sets_it() {
     ask(&node, &other, "GET", "/api/v1/orders", Value::Null).await.refused(401, "E_INVALID_TOKEN");
     log_in(&node, &user.email, PASSWORD).await.refused(401, "E_INVALID_CREDENTIALS");
     log_in(&node, &user.email, NEW_PASSWORD).await.data(200);
+
+    // An operator replaces the password after the user has shown it, and before the user's change is decided.
+    let (last, of_operator) = ("a third battery staple", "an operator's own choice");
+    let mut holder = node.admin().await;
+    sqlx::raw_sql("BEGIN; SELECT position FROM log_head FOR UPDATE").execute(&mut holder).await.unwrap();
+    let late = async {
+        until_locked_out(&node.options, "rewards-ledger writer").await;
+        let release = async {
+            until("the change waits, too", async || node.metrics.queue_depths() == [(FIRST_SHARD, 1)]).await;
+            sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        };
+        tokio::join!(change(NEW_PASSWORD, last), release).0
+    };
+    let path = format!("/users/{}", user.id);
+    let (replaced, late) = tokio::join!(node.operator("PUT", &path, json!({"password": of_operator})), late);
+    replaced.data(200);
+    late.refused(409, "E_CONFLICT");
+    ask(&node, &user, "GET", "/api/v1/orders", Value::Null).await.refused(401, "E_INVALID_TOKEN");
+    log_in(&node, &user.email, last).await.refused(401, "E_INVALID_CREDENTIALS");
+    log_in(&node, &user.email, of_operator).await.data(200);
 }
 
 #[tokio::test]

@@ -119,10 +119,26 @@ async fn the_links_sign_in_and_lead_to_the_story(told: &str) {
             assert!(missing.is_empty(), "{path} does not show {missing:?}: {shown}");
         }
         if pages == "portal" {
+            the_catalogue_shows_a_picture_of_each_product(&http, base, cookie).await;
             an_invitation_appears_in_the_outbox(&http, base, cookie).await;
         } else {
             the_console_shows_the_bank_statement_and_the_discount(&http, base, cookie).await;
         }
+    }
+}
+
+/// Finds the pictures of the four products in the catalogue.
+async fn the_catalogue_shows_a_picture_of_each_product(http: &reqwest::Client, base: &str, cookie: &str) {
+    let get = async |path: &str| http.get(format!("{base}{path}")).header("Cookie", cookie).send().await.unwrap();
+    let catalogue = get("/portal/products").await.text().await.unwrap();
+    let pictures = catalogue.split("<img class=\"product\" src=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let pictures: Vec<&str> = pictures.collect();
+    assert_eq!(pictures.len(), 4, "{catalogue}");
+    for picture in pictures {
+        let shown = get(picture).await;
+        let (status, kind) = (shown.status().as_u16(), shown.headers()["content-type"].to_str().unwrap().to_owned());
+        assert_eq!((status, kind.as_str()), (200, "image/png"), "{picture}");
+        assert!(shown.bytes().await.unwrap().starts_with(b"\x89PNG"), "{picture}");
     }
 }
 

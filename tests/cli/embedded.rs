@@ -82,6 +82,16 @@ async fn a_command_beside_a_running_serve_uses_its_server() {
     // The server belongs to the program that started it, and ends together with it.
     stop(served).await;
     assert!(!directory.path().join("postgres/postmaster.pid").exists(), "the server has ended with its program");
+    // A restored backup is not used before its recovery is complete.
+    let signal = directory.path().join("postgres/recovery.signal");
+    std::fs::write(&signal, "").unwrap();
+    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["events", "tail"]] {
+        let refused = run(&mut command(arguments)).await;
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {}", err(&refused));
+        let told = ["recovery.signal makes it start in recovery", "complete the recovery"];
+        assert!(told.iter().all(|text| err(&refused).contains(text)), "{arguments:?}: {}", err(&refused));
+    }
+    std::fs::remove_file(&signal).unwrap();
     // Without a running `serve`, a command starts the server itself and finds the existing data.
     let tail = run(&mut command(&["events", "tail"])).await;
     assert!(tail.status.success() && out(&tail).contains("AccountCreated"), "{}{}", out(&tail), err(&tail));

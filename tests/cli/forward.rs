@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,9 +11,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::process::{Child, ChildStdout};
+use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 use webhook_client::signature;
 
-use super::{directory, program};
+use super::{directory, err, program, run};
 use crate::support::postgres;
 use crate::support::program::{Client, DEADLINE, Program};
 
@@ -211,4 +213,41 @@ async fn take_body(node: &Program, client: &Client) -> Vec<u8> {
     let (_, events) = text.split_once("\"events\":[").unwrap();
     let (event, _) = events.split_once("],\"sequences\"").unwrap();
     event.as_bytes().to_vec()
+}
+
+/// Starts an HTTPS server with a certificate for this name, which answers every request with a page of one event.
+async fn with_certificate_for(name: &str) -> Receiver {
+    let event = json!({"event_id": "a", "event_type": "order.created", "created_at": "2026-01-31T12:00:00.000Z"});
+    let page = json!({"data": {"events": [event], "sequences": [1], "cursor": "c", "has_more": false}}).to_string();
+    let settings = ReceiverSettings {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        service_name: "SERVICE".to_owned(),
+        certificate: Certificate::generate_for(&[name], 2_020, 2_040).unwrap(),
+        respond: Arc::new(move |_: &Received| ReceiverResponse::StatusWithBody(200, page.clone())),
+    };
+    Receiver::start(settings).await.unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_not_trusted_or_has_another_name_ends_the_forwarding() {
+    let directory = directory();
+    let (service, stranger) = (with_certificate_for("localhost").await, with_certificate_for("localhost").await);
+    let elsewhere = with_certificate_for("elsewhere.example").await;
+    let trusted = directory.path().join("trusted.pem");
+    std::fs::write(&trusted, format!("{}{}", service.ca_pem(), elsewhere.ca_pem())).unwrap();
+    let (of_service, of_stranger, of_elsewhere) = (service.url(), stranger.url(), elsewhere.url());
+    let target = "http://127.0.0.1:9";
+    for (url, target, expected) in [
+        (&*of_stranger, target, ["the service cannot be reached", "certificate is not trusted"]),
+        (&*of_elsewhere, target, ["the service cannot be reached", "certificate is for another name"]),
+        (&*of_service, &*of_stranger, [&*of_stranger, "certificate is not trusted"]),
+    ] {
+        let mut command = program(directory.path());
+        command.args(["listen", "--url", url, "--forward-to", target, "--since", "2026-01-01T00:00:00Z"]);
+        command.env("LEDGER_API_KEY", "key").env("LEDGER_API_SECRET", "secret").env("SSL_CERT_FILE", &trusted);
+        let ended = run(&mut command).await;
+        let told = err(&ended);
+        assert_eq!(ended.status.code(), Some(1), "{told}");
+        assert!(expected.iter().all(|text| told.contains(text)), "{expected:?}: {told}");
+    }
 }

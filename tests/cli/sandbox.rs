@@ -104,6 +104,8 @@ async fn a_new_sandbox_prints_one_object_whose_credentials_work() {
     assert_eq!(wallets["data"]["wallets"][0]["id"], kit["wallet_id"]);
     let webhooks: Value = client(reqwest::Method::GET, "/webhooks").send().await.unwrap().json().await.unwrap();
     assert_eq!(webhooks["data"]["webhooks"][0]["url"], kit["webhook_url"]);
+    let images: Value = client(reqwest::Method::GET, "/products/images").send().await.unwrap().json().await.unwrap();
+    assert_eq!(images["data"]["images"].as_array().unwrap().len(), 4, "each product has a picture: {images}");
     assert_eq!(http.get(text("docs_url")).send().await.unwrap().status(), 200);
     for link in ["portal_link", "console_link"] {
         let entered = http.get(text(link)).send().await.unwrap();

@@ -289,6 +289,10 @@ async fn a_lost_attempt_that_counts_as_failed_shows_nothing_of_the_previous_one(
     let (clock, base) = (&worker.settings.clock, worker.settings.retry_base);
     assert_eq!(record::fail_lost_attempts(shop.pool(), clock, SHARD, base).await.unwrap(), 1);
     assert_eq!(answer().await, (2, None, None));
+    let id: i64 = sqlx::query_scalar("SELECT delivery_id FROM delivery_state").fetch_one(shop.pool()).await.unwrap();
+    let bodies: Vec<_> = attempts(&shop, id).await.into_iter().map(|attempt| attempt.response_body).collect();
+    assert_eq!(bodies[0].as_deref(), Some("the first"), "the previous attempt itself keeps it");
+    assert!(bodies.len() == 7 && bodies[1..].iter().all(Option::is_none), "{bodies:?}");
 }
 
 #[tokio::test]

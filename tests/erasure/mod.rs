@@ -361,6 +361,9 @@ async fn open_subjects_are_not_erased_and_an_erasure_needs_confirmation() {
     assert!(status == Some(1) && problem.contains("pass --yes"), "{problem}");
     let (status, _, problem) = shell(&node, &["erase", "beneficiary", &to, "--yes"]).await;
     assert!(status == Some(2) && problem.contains("--reason"), "{problem}");
+    let long = "ü".repeat(501);
+    let (status, _, problem) = shell(&node, &["erase", "beneficiary", &to, "--reason", &long, "--yes"]).await;
+    assert!(status == Some(1) && problem.contains("--reason has 501 characters; at most 500 are allowed"), "{problem}");
     assert_eq!(node.head().await, head);
     assert_eq!(node.client(&setup.client, "GET", &format!("/beneficiaries/{to}"), Value::Null).await.data(200)["name"], MARKER);
 }

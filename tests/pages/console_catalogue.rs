@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rewards_ledger::access::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::console::enter;
 use super::furnished::PNG;
@@ -18,6 +18,34 @@ pub fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     let path = directory.join(name);
     std::fs::write(&path, content).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// Sends the form that is open into another window, under a lock that the upload waits for. Releases the lock once the window
+/// shows progress, and returns the text of it.
+///
+/// WebDriver waits until a page is complete, so it cannot look at the progress in its own window.
+pub async fn upload_under(browser: &Browser, node: &Node, lock: &'static str) -> Value {
+    let mut holder = node.admin().await;
+    sqlx::raw_sql(lock).execute(&mut holder).await.unwrap();
+    let send = "window.upload = window.open('', 'upload');
+        const form = document.querySelector('main form.card'); form.target = 'upload'; form.requestSubmit()";
+    browser.run(send).await;
+    let progress = "page.querySelector('progress')?.checkVisibility() && page.querySelector('.step p').textContent";
+    let shown = seen_in_upload(browser, progress).await;
+    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    shown
+}
+
+/// Waits until an expression about `page`, the document of the other window, is true. Returns its value.
+pub async fn seen_in_upload(browser: &Browser, expression: &str) -> Value {
+    let script = format!(
+        "const done = arguments[0], look = () => {{
+            const page = window.upload.document, seen = {expression};
+            if (seen) done(seen); else setTimeout(look, 20);
+        }};
+        look()"
+    );
+    browser.run_until_done(&script).await
 }
 
 /// Adds a category and a part of it, and a product in the category. The page of the product stays open.
@@ -88,6 +116,7 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
     let rows = "card_number,voucher_reference_number,denomination,expires_on\nA-1,VCH-1,10,\nA-2,VCH-2,10,\n,VCH-3,10,\n\
         A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\nA-6,VCH-6,10,\nA-1,,10,\n";
     let vouchers = file(directory.path(), "vouchers.csv", rows);
+    let further = file(directory.path(), "further.csv", "card_number,denomination\nB-1,10\nB-2,10\n");
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Admin).await;
         add_product(&browser).await;
@@ -178,6 +207,15 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
         browser.press("Products").await;
         browser.press("Acme Card").await;
         add_product_with_a_range(&browser).await;
+
+        browser.open(&format!("{}/console/products/{successor}/vouchers", node.url())).await;
+        browser.type_into("//input[@id='file']", &further).await;
+        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE vault.vouchers IN EXCLUSIVE MODE").await;
+        assert_eq!(shown, "Vouchers to load: 2");
+        let titles = "page.readyState === 'complete' &&
+            [...page.querySelectorAll('h1')].filter((title) => title.checkVisibility()).map((title) => title.textContent)";
+        assert_eq!(seen_in_upload(&browser, titles).await, json!(["Vouchers of Acme Card II"]));
+        browser.run("window.upload.close()").await;
     })
     .await;
 }

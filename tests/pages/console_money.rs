@@ -5,7 +5,7 @@ use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
 use super::console::enter;
-use super::console_catalogue::file;
+use super::console_catalogue::{file, seen_in_upload, upload_under};
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};
@@ -239,6 +239,7 @@ async fn a_person_decides_what_the_lines_of_statements_are() {
          {day};-30,10;unknown;\n"
     );
     let own = file(directory.path(), "own.csv", lines);
+    let slow = file(directory.path(), "slow.csv", format!("date,amount,currency,reference\n{today},7.00,EUR,slow\n"));
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Finance).await;
         browser.press("Bank statements").await;
@@ -279,6 +280,13 @@ async fn a_person_decides_what_the_lines_of_statements_are() {
         browser.find("//div[@class='figure'][span='Matched'][strong='2']").await;
         browser.find("//div[@class='figure'][span='Unmatched'][strong='0']").await;
         check(&browser, "a bank statement that is decided").await;
+
+        browser.press("Bank statements").await;
+        browser.type_into("//input[@id='file']", &slow).await;
+        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE vault.statement_lines IN EXCLUSIVE MODE").await;
+        assert_eq!(shown, "Lines to import: 1");
+        seen_in_upload(&browser, "page.querySelector('main')?.textContent.includes('The statement is imported.')").await;
+        browser.run("window.upload.close()").await;
     })
     .await;
 }

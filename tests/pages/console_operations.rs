@@ -73,6 +73,16 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
         browser.press("Overview").await;
         browser.click(&figure("Alerts that fire")).await;
         browser.find("//section[@id='alerts']//strong[text()='LedgerStockLow']").await;
+
+        // A number that cannot be read leaves the others and the search.
+        let mut admin = node.admin().await;
+        sqlx::raw_sql("ALTER TABLE payouts RENAME TO payouts_away").execute(&mut admin).await.unwrap();
+        browser.press("Overview").await;
+        browser.find("//div[@class='figure'][span='Payouts to settle'][strong='–']/span[contains(., 'went wrong')]").await;
+        check(&browser, "an overview without a number").await;
+        browser.fill("Search for", &setup.client.account_id.to_string()).await;
+        browser.find(&figure("Accounts")).await;
+        sqlx::raw_sql("ALTER TABLE payouts_away RENAME TO payouts").execute(&mut admin).await.unwrap();
     })
     .await;
 }

@@ -3,12 +3,13 @@
 
 use chrono::{Days, NaiveDate, Utc};
 use rewards_ledger::access::Role;
+use sqlx::AssertSqlSafe;
 
 use super::console::enter;
 use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::Node;
-use crate::support::tampering::tamper;
+use crate::support::tampering::{revealed, tamper};
 
 /// Chooses a period, and waits for the page of it.
 async fn choose(browser: &Browser, from: NaiveDate, to: NaiveDate) {
@@ -32,7 +33,11 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         enter(&node, &browser, Role::Auditor).await;
         browser.press("Reconciliation").await;
         browser.sees("No differences").await;
-        browser.find("//main//tr[td[1]='EUR']/td[@data-name='Debits']/a[@href='#wallets'][.='10.00 EUR']").await;
+        let to_events = "starts-with(@href, '/console/audit?type=WalletDebited&from=')";
+        browser.click(&format!("//main//tr[td[1]='EUR']/td[@data-name='Debits']/a[{to_events}][.='10.00 EUR']")).await;
+        browser.find("//main//tbody[count(tr)=1]//a[.='WalletDebited']").await;
+        browser.press("Reconciliation").await;
+        browser.sees("No differences").await;
         browser.click(&format!("//main//tr[td[1]='Wallet {}']/td[@data-name='Orders']/a[.='10.00 EUR']", setup.wallet_id)).await;
         browser.find(&format!("//main//tbody[count(tr)=1]//a[@href='/console/orders/{order}']")).await;
         browser.press("Reconciliation").await;
@@ -56,6 +61,19 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         browser.click(&format!("{row}//a[@href='/console/events/1/{payment}']")).await;
         browser.find(&format!("//h1[text()='WalletDebited at position {payment}']")).await;
         browser.sees("9.00").await;
+
+        // In a long period, the totals of a wallet lead to the events of its account.
+        let mut admin = node.admin().await;
+        sqlx::raw_sql(AssertSqlSafe(revealed(order, 20_001))).execute(&mut admin).await.unwrap();
+        let raise = format!("UPDATE wallet_transactions SET balance_after = balance_after + 1 WHERE position = {payment}");
+        tamper(&mut admin, &raise).await;
+        browser.press("Reconciliation").await;
+        browser.sees("Only totals were compared").await;
+        let account = format!("//main//tr[td[1]='Account {}']", setup.client.account_id);
+        browser.find(&format!("{account}[td[@data-name='Checked']='All its events in the period']")).await;
+        let row = "//main//tr[td[@data-name='Difference'][normalize-space()='Movement differs']]";
+        browser.find(&format!("{row}//a[@href='/console/events/1/{payment}']")).await;
+        check(&browser, "a reconciliation of a long period with differences").await;
     })
     .await;
 }

@@ -267,7 +267,7 @@ async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
     shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
     figures::lead_somewhere(portal.iter().chain(console));
-    figures::agree(&furnished, &furnished.owner().cookie, portal, (6, 2)).await;
+    figures::agree(&furnished, &furnished.owner().cookie, portal, (6, 5)).await;
     figures::agree(&furnished, &furnished.admin().cookie, console, (20, 7)).await;
     figures::days_agree(&furnished).await;
     [portal, console].into_iter().for_each(values::are_right);

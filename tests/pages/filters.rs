@@ -121,7 +121,7 @@ async fn each_filter_of_the_deliveries_is_offered_and_narrows_the_list() {
     assert_eq!(ids.iter().min(), Some(&ids[0]));
 
     let (portal, console) = ("/portal/webhooks/deliveries", format!("/console/accounts/{account}/deliveries"));
-    let names = ["status", "event_type", "webhook_url_id", "order_id", "replay_id", "from", "to"];
+    let names = ["status", "event_type", "webhook_url_id", "order_id", "replay_id", "from", "to", "zone"];
     for (cookie, path, entries) in [(&viewer.cookie, portal, portal), (&auditor.cookie, console.as_str(), "/console/deliveries")]
     {
         offers(&node, cookie, path, &names).await;
@@ -164,7 +164,7 @@ async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
     node.client(&setup.client, "POST", &format!("/orders/{}/cancel", ids[2]), json!({})).await.data(200);
     make_earlier(&node, "orders", "created_at", ids[0]).await;
 
-    let names = ["status", "product_id", "reference_code", "client_reference", "from", "to"];
+    let names = ["status", "product_id", "reference_code", "client_reference", "from", "to", "zone"];
     let page = offers(&node, &viewer.cookie, "/portal/orders", &names).await;
     let statuses: BTreeSet<String> = choices(form(&page), "status").into_iter().collect();
     let expected = [""].into_iter().chain(OrderStatus::ALL.map(OrderStatus::as_str));
@@ -180,6 +180,7 @@ async fn each_filter_of_the_orders_is_offered_and_narrows_the_list() {
         (format!("from={}", day(5)), vec![ids[1], ids[2]]),
         (format!("to={}", day(5)), vec![ids[0]]),
         (format!("from={}&to={}", day(11), day(9)), vec![ids[0]]),
+        (format!("from={}&zone=Asia/Tokyo", day(5)), vec![ids[1], ids[2]]),
         (format!("product_id={}&status=PENDING&from={}", setup.product_id, day(20)), vec![ids[0]]),
         (format!("product_id={other}&client_reference=third"), vec![]),
     ] {
@@ -216,7 +217,7 @@ async fn each_filter_of_the_payouts_is_offered_and_narrows_both_lists() {
     node.client(&setup.client, "POST", &format!("/payouts/{}/cancel", ids[2]), json!({})).await.data(200);
     make_earlier(&node, "payouts", "created_at", ids[0]).await;
 
-    let names = ["status", "beneficiary_id", "wallet_id", "client_reference", "from", "to"];
+    let names = ["status", "beneficiary_id", "wallet_id", "client_reference", "from", "to", "zone"];
     offers(&node, &viewer.cookie, "/portal/payouts", &names).await;
     offers(&node, &auditor.cookie, "/console/payouts", &[&names[..], &["account_id"]].concat()).await;
     for (query, shown) in [
@@ -256,7 +257,7 @@ async fn each_filter_of_the_movements_is_offered_and_narrows_both_lists() {
     let ids: Vec<i64> = listed.iter().map(|one| one["id"].as_i64().unwrap()).collect();
     let (taken, refund, second, first, funding) = (ids[0], ids[1], ids[2], ids[3], ids[4]);
 
-    let names = ["type", "category", "order_id", "reference", "from", "to"];
+    let names = ["type", "category", "order_id", "reference", "from", "to", "zone"];
     offers(&node, &viewer.cookie, &portal, &names).await;
     offers(&node, &auditor.cookie, &console, &names).await;
     assert_eq!(listed[3]["reference"], "ORD-0000000001");
@@ -392,7 +393,7 @@ async fn a_day_of_a_webhooks_plot_leads_to_the_attempts_that_ended_on_it() {
         }
     }
     // The list of all webhooks offers the number of one, and keeps it.
-    offers(&node, &auditor.cookie, "/console/attempts", &["webhook_url_id", "outcome", "from", "to"]).await;
+    offers(&node, &auditor.cookie, "/console/attempts", &["webhook_url_id", "outcome", "from", "to", "zone"]).await;
     let of_one = format!("/console/attempts?webhook_url_id={}", webhooks[0]);
     assert!(form(&read(&node, &auditor.cookie, &of_one).await).contains(&format!("value=\"{}\"", webhooks[0])));
 }

@@ -32,7 +32,7 @@ async fn each_filter_of_the_consoles_orders_is_offered_and_narrows_the_list() {
     make_earlier(&node, "orders", "created_at", ids[0]).await;
 
     let path = "/console/orders";
-    let names = ["account_id", "status", "product_id", "reference_code", "client_reference", "from", "to"];
+    let names = ["account_id", "status", "product_id", "reference_code", "client_reference", "from", "to", "zone"];
     let page = offers(&node, &auditor.cookie, path, &names).await;
     let statuses: BTreeSet<String> = choices(form(&page), "status").into_iter().collect();
     let expected = [""].into_iter().chain(OrderStatus::ALL.map(OrderStatus::as_str));

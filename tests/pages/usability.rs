@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
@@ -26,21 +27,38 @@ async fn with_orders() -> (Node, User, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_are_those_of_the_viewer_with_utc_on_hover() {
+async fn times_and_days_are_those_of_the_viewer_with_utc_on_hover() {
     let (node, owner, order) = with_orders().await;
+    // Where it is another day now than in UTC.
+    let placed: DateTime<Utc> = order["created_at"].as_str().unwrap().parse().unwrap();
+    let (zone, ahead) = if placed.hour() < 11 { ("Pacific/Pago_Pago", -11) } else { ("Pacific/Kiritimati", 14) };
+    let day = (placed + TimeDelta::hours(ahead)).date_naive();
     in_browser((1440, 1_600), true, |browser| async move {
-        browser.move_to("Asia/Tokyo").await;
+        browser.move_to(zone).await;
         enter(&browser, &node, &owner, &format!("/portal/orders/{}", order["id"])).await;
         browser.find("//main//time").await;
         let script = "const time = document.querySelector('main time'), at = new Date(time.dateTime);
             const format = (timeZone) => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(at);
-            return [time.textContent, format('Asia/Tokyo'), format('UTC'), time.title, time.dateTime]";
-        let found = browser.run(script).await;
-        let [shown, tokyo, utc, title, exact] = [0, 1, 2, 3, 4].map(|index| found[index].as_str().unwrap());
-        assert_eq!(shown, tokyo);
+            return [time.textContent, format('Pacific/Zone'), format('UTC'), time.title, time.dateTime]";
+        let found = browser.run(&script.replace("Pacific/Zone", zone)).await;
+        let [shown, own, utc, title, exact] = [0, 1, 2, 3, 4].map(|index| found[index].as_str().unwrap());
+        assert_eq!(shown, own);
         assert_ne!(shown, utc);
         assert_eq!(title, format!("{} UTC", exact[..19].replace('T', " ")), "{exact}");
         assert_eq!(exact, order["created_at"]);
+
+        browser.open(&format!("{}/portal/orders", node.url())).await;
+        browser.find(&format!("//select[@id='zone']/option[@selected][text()='{zone}']")).await;
+        // A field for a date takes the keys in the order of the browser's language.
+        let choose = "const [from, to] = ['from', 'to'].map((name) => document.querySelector(`main input[name=${name}]`));
+            from.value = to.value = 'DAY';
+            from.dispatchEvent(new Event('input', { bubbles: true }));";
+        browser.run(&choose.replace("DAY", &day.pred_opt().unwrap().to_string())).await;
+        browser.sees("No order matches these filters.").await;
+        browser.run(&choose.replace("DAY", &day.to_string())).await;
+        browser.find("//tbody/tr[2]").await;
+        let query = format!("?from={day}&to={day}&zone={}", zone.replace('/', "%2F"));
+        assert_eq!(browser.run("return location.search").await, json!(query));
     })
     .await;
 }

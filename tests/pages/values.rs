@@ -19,7 +19,7 @@ const HINT: &str = "class=\"hint\"";
 const OUTBOX: &str = "/portal/outbox";
 
 /// Returns the name of an element from its tag.
-fn name_of(tag: &str) -> &str {
+pub fn name_of(tag: &str) -> &str {
     tag.split(' ').next().unwrap_or(tag)
 }
 
@@ -29,7 +29,7 @@ fn main_of(page: &str) -> &str {
 }
 
 /// Returns the texts of some markup, each with the tags of the elements around it, outermost first.
-fn texts(markup: &str) -> Vec<(Vec<&str>, &str)> {
+pub fn texts(markup: &str) -> Vec<(Vec<&str>, &str)> {
     let mut open: Vec<&str> = vec![];
     let mut texts = vec![];
     for (tag, text) in markup.split('<').skip(1).filter_map(|part| part.split_once('>')) {

@@ -3,14 +3,17 @@
 
 use std::sync::Mutex;
 
-use chrono::{TimeDelta, Utc};
+use chrono::{NaiveDate, TimeDelta, Utc};
 use ledger_events::Position;
 use rewards_ledger::ledger::connect;
 use rewards_ledger::ledger::reader;
-use rewards_ledger::reconciliation::{Checked, Period, report, walk_account, walk_all};
+use rewards_ledger::reconciliation::{
+    Checked, DifferenceKind, NarrowedTo, Period, Report, narrow, report, walk_account, walk_all,
+};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
+use super::totals::spread;
 use crate::support::node::Node;
 use crate::support::shop::{SHARD, Shop};
 use crate::support::tampering::revealed;
@@ -67,6 +70,9 @@ async fn an_accounts_events_are_found_in_any_stretch_of_the_log() {
             assert_eq!(found, Some(expected), "{after} {upto}");
         }
     }
+    // All its orders and payouts moved something.
+    let all = reader::money_positions(&mut conn, SHARD, account, (0, head), 100).await.unwrap();
+    assert_eq!(reader::movement_positions(&mut conn, SHARD, account, (0, head), 100).await.unwrap(), all);
 }
 
 /// However far apart the account's events are, no statement reads more than a short stretch of the log. None of the
@@ -93,9 +99,10 @@ async fn one_account_is_walked_in_short_stretches_of_a_long_log() {
     assert_eq!((report.checked_events, report.differences.found), (2 + 2 * 2, 0), "{:#?}", report.differences.differences);
 }
 
-/// For a short period of an account with a long history, walking over the whole history is not worthwhile.
-#[tokio::test]
-async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared() {
+/// For a short period of an account with a long history, walking over the whole history is not worthwhile. If its totals differ,
+/// the first day that differs is checked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared_and_the_first_day_that_differs() {
     let shop = Shop::open().await;
     let account = shop.customer.account_id;
     shop.orders(account, 3).await;
@@ -110,4 +117,40 @@ async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared() {
     assert_eq!(checked(nothing, 2).await, (Checked::Totals, 0), "it has three orders");
     assert_eq!(checked(whole, 8).await, (Checked::Movements, 2 + 3 * 2));
     assert_eq!(checked(whole, 7).await, (Checked::Totals, 0));
+
+    shop.orders(account, 12).await;
+    spread(&shop).await;
+    shop.project().await;
+    let days = "SELECT day, first_position, last_position FROM daily_totals WHERE wallet_id = $1 ORDER BY day";
+    let days: Vec<(NaiveDate, Position, Position)> =
+        sqlx::query_as(days).bind(shop.customer.wallet_id).fetch_all(shop.pool()).await.unwrap();
+    let [_, (second, first_position, last_position), (third, ..), ..] = days[..] else { panic!("{days:?}") };
+    let narrowed = async |accounts: usize, events: usize| {
+        let (mut report, bounds) = report(shop.pool(), &[SHARD], Period::default(), 10).await.unwrap();
+        narrow(shop.pool(), &mut report, &bounds, accounts, events).await.unwrap();
+        assert_eq!(report.checked, Checked::Totals);
+        report
+    };
+    let extent = |report: &Report| (report.narrowed[0].account_id, report.narrowed[0].checked, report.narrowed[0].day);
+    let sound = narrowed(10, 100).await;
+    assert_eq!((sound.differences.found, sound.narrowed.len(), sound.narrowed_left_out), (0, 0, 0));
+    shop.tamper(&format!("UPDATE daily_totals SET order_debits = order_debits + 1 WHERE day = '{second}'")).await;
+    // The day has at most 12 events, and the account 32 events and 15 orders.
+    let of_day = narrowed(10, 14).await;
+    assert_eq!(extent(&of_day), (account, NarrowedTo::Day, Some(second)));
+    let found = &of_day.differences.differences;
+    let kinds: Vec<DifferenceKind> = found.iter().map(|found| found.kind).collect();
+    assert_eq!(kinds, [DifferenceKind::DailyTotal, DifferenceKind::WalletBalance, DifferenceKind::WalletClosing]);
+    assert_eq!(found[0].positions, [first_position, last_position]);
+    assert_eq!((of_day.narrowed[0].checked_events, of_day.narrowed_left_out), (of_day.checked_events, 0));
+    assert_eq!(extent(&narrowed(10, 5).await), (account, NarrowedTo::NotChecked, Some(second)));
+    assert_eq!(extent(&narrowed(10, 32).await), (account, NarrowedTo::Period, None));
+    let none = narrowed(0, 100).await;
+    assert_eq!((none.narrowed.len(), none.narrowed_left_out, none.checked_events), (0, 1, 0));
+    // A missing row shows at the next one, and the days since the row before are checked.
+    shop.tamper(&format!("DELETE FROM daily_totals WHERE day = '{second}'")).await;
+    let of_gap = narrowed(10, 26).await;
+    assert_eq!(extent(&of_gap), (account, NarrowedTo::Day, Some(third)));
+    let problem = format!("the totals of {second}: there is no row");
+    assert_eq!(of_gap.differences.differences[0].problem, problem);
 }

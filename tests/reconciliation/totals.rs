@@ -439,4 +439,20 @@ async fn one_account_is_checked_in_full_in_a_long_log() {
     let csv = node.send(node.by_operator("GET", &format!("/reconciliation{}", of(&first))).header("Accept", "text/csv")).await;
     let cells = |record: &str, name: &str| super::cells(&csv.text, record, name);
     assert_eq!((cells("REPORT", "checked_events"), cells("REPORT", "wallets_left_out")), (vec!["6".into()], vec!["0".into()]));
+
+    // In the report of all accounts, the totals of a wallet lead to the events of its account.
+    let last = format!("SELECT max(position) FROM wallet_transactions WHERE wallet_id = {}", first.wallet_id);
+    let deed = format!("UPDATE wallet_transactions SET balance_after = balance_after + 1 WHERE position = ({last})");
+    sqlx::raw_sql(AssertSqlSafe(deed)).execute(&mut admin).await.unwrap();
+    let last: i64 = sqlx::query_scalar(AssertSqlSafe(last)).fetch_one(&mut admin).await.unwrap();
+    let all = report(String::new()).await;
+    assert_eq!((&all["checked"], &all["checked_events"], &all["found"]), (&json!("TOTALS"), &json!(6), &json!(3)), "{all:#}");
+    let account = first.client.account_id;
+    let account = json!({"shard_id": SHARD, "account_id": account, "checked": "PERIOD", "day": null, "checked_events": 6});
+    assert_eq!((&all["narrowed"], &all["narrowed_left_out"]), (&json!([account]), &json!(0)));
+    let kinds: Vec<&Value> = all["differences"].as_array().unwrap().iter().map(|difference| &difference["kind"]).collect();
+    assert_eq!(kinds, ["MOVEMENT_DIFFERS", "MOVEMENT_DIFFERS", "WALLET_CLOSING"], "{all:#}");
+    assert_eq!(all["differences"][1]["positions"], json!([last]));
+    let csv = node.send(node.by_operator("GET", "/reconciliation").header("Accept", "text/csv")).await;
+    assert_eq!(super::cells(&csv.text, "NARROWED", "account_id"), [first.client.account_id.to_string()]);
 }

@@ -111,13 +111,16 @@ async fn a_failing_part_of_retention_does_not_stop_the_others() {
     node.project().await;
     assert_eq!(send(&node, &receiver).await, 1);
     let mut short = retention(&node, AT_ONCE, AT_ONCE, 0);
-    sqlx::raw_sql("ALTER TABLE delivery_attempts RENAME TO elsewhere").execute(&mut node.admin().await).await.unwrap();
+    // Only the deletion of attempts reads this column.
+    let hide = "ALTER TABLE delivery_attempts RENAME COLUMN started_at TO elsewhere";
+    sqlx::raw_sql(hide).execute(&mut node.admin().await).await.unwrap();
     short.once(FIRST_SHARD).await.unwrap_err();
     assert_eq!(full_payloads(&node).await, 0);
     let bodies: i64 =
         sqlx::query_scalar("SELECT count(response_body) FROM delivery_state").fetch_one(node.ledger.pool()).await.unwrap();
     assert_eq!(bodies, 0);
-    sqlx::raw_sql("ALTER TABLE elsewhere RENAME TO delivery_attempts").execute(&mut node.admin().await).await.unwrap();
+    let show = "ALTER TABLE delivery_attempts RENAME COLUMN elsewhere TO started_at";
+    sqlx::raw_sql(show).execute(&mut node.admin().await).await.unwrap();
     assert_eq!(short.once(FIRST_SHARD).await.unwrap(), Forgotten { attempts: 1, ..Forgotten::default() });
 }
 
@@ -288,28 +291,49 @@ async fn response_bodies_stay_under_their_quota_the_newest_are_kept() {
 }
 
 #[tokio::test]
-async fn each_delivery_keeps_only_the_body_of_its_latest_attempt() {
+async fn each_attempt_keeps_the_body_of_its_response_within_the_quota() {
     let node = Node::start().await;
     let answers = [
         (ReceiverResponse::StatusWithBody(500, "first".to_owned()), json!("first")),
-        (ReceiverResponse::StatusWithBody(503, "second".to_owned()), json!("second")),
-        (ReceiverResponse::Status(500), json!("")),
-        (ReceiverResponse::StatusWithBody(500, "fourth".to_owned()), json!("fourth")),
         (misbehave(Misbehaviour::Close), Value::Null),
+        (ReceiverResponse::StatusWithBody(503, "third".to_owned()), json!("third")),
+        (ReceiverResponse::Status(500), json!("")),
+        (ReceiverResponse::StatusWithBody(200, "fifth".to_owned()), json!("fifth")),
     ];
     let (given, asked) = (answers.clone(), AtomicUsize::new(0));
     let (receiver, _arrived) = receiver(move |_| given[asked.fetch_add(1, Ordering::SeqCst)].0.clone()).await;
     let setup = node.setup().await;
-    webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
+    let client = &setup.client;
+    let (hook, _) = webhook(&node, client, &receiver.url(), &["order.created"]).await;
     order(&node, &setup).await;
     node.project().await;
+    let shown = async || {
+        let path = format!("/webhooks/deliveries/{}", list(&node, client).await[0]["id"]);
+        let shown = node.client(client, "GET", &path, Value::Null).await.data(200);
+        let attempts = shown["attempts"].as_array().unwrap().iter();
+        (shown["response_body"].clone(), attempts.map(|attempt| attempt["response_body"].clone()).collect::<Vec<_>>())
+    };
+    let mut bodies = vec![];
     for (answer, body) in answers {
         assert_eq!(send(&node, &receiver).await, 1);
-        let path = format!("/webhooks/deliveries/{}", list(&node, &setup.client).await[0]["id"]);
-        let shown = node.client(&setup.client, "GET", &path, Value::Null).await.data(200);
-        assert_eq!(shown["response_body"], body, "{answer:?}");
+        bodies.push(body.clone());
+        assert_eq!(shown().await, (body, bodies.clone()), "{answer:?}");
         be_due(&node).await;
     }
+    let listed = node.client(client, "GET", &format!("/webhooks/{hook}/attempts"), Value::Null).await.data(200);
+    let listed = listed["attempts"].as_array().unwrap();
+    assert_eq!(listed.len(), 5);
+    assert!(listed.iter().all(|attempt| attempt.get("response_body").is_none()), "a list has no bodies: {listed:?}");
+
+    // Each of the four bodies counts as 256 bytes.
+    let trimmed = retention(&node, DAY, DAY, 512).once(FIRST_SHARD).await.unwrap();
+    assert_eq!(trimmed, Forgotten { response_bodies: 2, ..Forgotten::default() });
+    let latest = vec![Value::Null, Value::Null, Value::Null, json!(""), json!("fifth")];
+    assert_eq!(shown().await, (json!("fifth"), latest));
+    let trimmed = retention(&node, DAY, DAY, 0).once(FIRST_SHARD).await.unwrap();
+    assert_eq!(trimmed, Forgotten { response_bodies: 2, ..Forgotten::default() });
+    assert_eq!(shown().await, (Value::Null, vec![Value::Null; 5]));
+    sound(&node).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,7 +392,7 @@ async fn restored_payloads_are_deleted_again_within_a_day() {
 #[tokio::test]
 async fn a_deleted_webhook_keeps_no_response_bodies() {
     let node = Node::start().await;
-    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(200, "an answer".to_owned())).await;
+    let (receiver, _arrived) = receiver(|_| ReceiverResponse::StatusWithBody(500, "an answer".to_owned())).await;
     let setup = node.setup().await;
     let (deleted, _) = webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
     webhook(&node, &setup.client, &receiver.url(), &["order.created"]).await;
@@ -378,9 +402,12 @@ async fn a_deleted_webhook_keeps_no_response_bodies() {
     assert_eq!(node.client(&setup.client, "DELETE", &format!("/webhooks/{deleted}"), Value::Null).await.status, 200);
     node.project().await;
     let forgotten = retention(&node, DAY, DAY, 1 << 20).once(FIRST_SHARD).await.unwrap();
-    assert_eq!(forgotten, Forgotten { response_bodies: 1, ..Forgotten::default() });
-    let kept = "SELECT array_agg(webhook_id = $1) FROM delivery_state WHERE response_body IS NOT NULL";
+    // That of the delivery, and that of its failed attempt.
+    assert_eq!(forgotten, Forgotten { response_bodies: 2, ..Forgotten::default() });
+    let kept = "SELECT array_agg(webhook_id = $1) FROM
+        (SELECT webhook_id FROM delivery_state WHERE response_body IS NOT NULL
+         UNION ALL SELECT webhook_id FROM delivery_attempts WHERE response_body IS NOT NULL) AS body";
     let kept: Vec<bool> = sqlx::query_scalar(kept).bind(deleted).fetch_one(node.ledger.pool()).await.unwrap();
-    assert_eq!(kept, [false], "the body of the other webhook is kept");
+    assert_eq!(kept, [false, false], "the bodies of the other webhook are kept");
     sound(&node).await;
 }

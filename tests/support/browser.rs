@@ -59,6 +59,8 @@ async fn start_driver() -> Option<(Group, String)> {
     for _ in 0..STARTS {
         let mut driver = Command::new("chromedriver");
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        // Pages show times, and choose days, in the zone of the browser.
+        driver.env("TZ", "UTC");
         let Ok(mut driver) = driver.spawn() else {
             assert!(std::env::var_os("CI").is_none(), "chromedriver is needed");
             eprintln!("SKIPPED: the pages were not opened, for there is no chromedriver here");

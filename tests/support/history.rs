@@ -368,7 +368,7 @@ impl Shop {
         }
         self.run(commands::DisableTwoFactor { account_id, user_id }).await;
         self.enrol(user_id).await;
-        self.run(commands::SetOwnPassword { account_id, user_id, password_hash: Secret::new("none"), kept_session: None }).await;
+        self.run(commands::SetOwnPassword { account_id, user_id, password_hash: Secret::new("none"), own: None }).await;
         for id in [1, 2, 3] {
             let (email, token, now) = (
                 Secret::new(format!("{id}@example.com")),

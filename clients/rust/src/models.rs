@@ -89,7 +89,7 @@ pub struct ApiKey {
     pub scopes: Option<Vec<models::KeyScope>>,
 }
 
-/// One attempt to send a delivery.
+/// One attempt to send a delivery, with the response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Attempt {
@@ -99,6 +99,8 @@ pub struct Attempt {
     pub error: Option<String>,
     /// Value of the header `X-Request-ID` that the attempt was sent with.
     pub request_id: String,
+    /// First 64 KiB of the body of your endpoint's response. Null if there was none, or if retention has removed it.
+    pub response_body: Option<String>,
     /// HTTP status that your endpoint returned; null if it returned none.
     pub response_status: Option<i32>,
     /// Duration of the attempt, in milliseconds; null while it is in flight or if its outcome is unknown.
@@ -461,7 +463,7 @@ pub struct Delivery {
     pub webhook_url_id: i64,
 }
 
-/// A delivery with its latest response and its attempts.
+/// A delivery with its latest response, and its attempts with their responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeliveryDetail {

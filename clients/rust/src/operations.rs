@@ -135,7 +135,8 @@ impl Client {
 
     /// Retrieve a delivery.
     ///
-    /// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts.
+    /// Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their
+    /// responses.
     pub fn get_delivery(&self, id: i64) -> Call<models::DeliveryDetail> {
         Call::data(self, Method::GET, format!("/api/v1/webhooks/deliveries/{id}"))
     }
@@ -620,6 +621,7 @@ impl Client {
     /// Change the password.
     ///
     /// Changes the password of the signed-in user. The current session goes on; all other sessions of the user end.
+    /// Returns 409 `E_CONFLICT` if somebody else changes the password at the same time.
     pub fn change_password(&self, body: &models::ChangePassword) -> Call<models::Confirmation> {
         Call::data(self, Method::PUT, "/client/api/password".to_owned()).json(Some(body))
     }

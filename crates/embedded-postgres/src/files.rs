@@ -77,6 +77,11 @@ impl DataDir {
         version.trim().parse().ok()
     }
 
+    /// Returns the file that makes a server of the cluster start in recovery, if there is one.
+    pub fn recovery_signal(&self) -> Option<PathBuf> {
+        ["standby.signal", "recovery.signal"].map(|name| self.pgdata().join(name)).into_iter().find(|file| file.exists())
+    }
+
     /// Removes the password file that an earlier release kept for the owner role, which no longer has a password.
     pub fn forget_password(&self) -> Result<(), Error> {
         let path = self.0.join("postgres.password");

@@ -140,6 +140,11 @@ pub enum Error {
     NoUnprivilegedAccount,
     #[error("the cluster in {path} belongs to the user `{owner}`, not to `{account}`: run as that user")]
     ForeignCluster { path: String, owner: String, account: String },
+    #[error(
+        "the server would not take writes, because the file {0} makes it start in recovery: complete the recovery, or promote \
+         the standby, with `pg_ctl`; the file is then gone"
+    )]
+    InRecovery(String),
     #[error("the data directory {data_dir} is in use by process {process}")]
     InUse { data_dir: String, process: String },
     #[error(

@@ -36,8 +36,8 @@ impl Server {
     /// service's login if they do not exist. Upgrades a cluster of a release that served on a port with a password.
     ///
     /// # Errors
-    /// Fails if a name is invalid, another process owns the data directory, or the server's user cannot reach it. Also
-    /// fails if the server's programs are neither found nor downloaded, or Postgres does not start.
+    /// Fails if a name is invalid, another process owns the data directory, the server's user cannot reach it, or the cluster
+    /// is in recovery. Also fails if the server's programs are neither found nor downloaded, or Postgres does not start.
     pub async fn start(settings: Settings) -> Result<Server, Error> {
         let prepared = blocking(move || Prepared::new(settings)).await?;
         let (prepared, found) = blocking(move || {
@@ -125,6 +125,10 @@ impl Prepared {
         let data_dir = DataDir::create(&settings.data_dir, account.is_switched())?;
         account.check_reach(data_dir.path())?;
         let lock = OwnerLock::take(&data_dir)?;
+        // Before anything could end a server that is in the middle of the recovery.
+        if let Some(signal) = data_dir.recovery_signal() {
+            return Err(Error::InRecovery(signal.display().to_string()));
+        }
         let socket = SocketDirectory::prepare(data_dir.path(), lock.last.as_ref(), &account, &settings.names)?;
         let remove_data = settings.remove_at_end.then(|| data_dir.path().to_owned());
         let remove_socket = socket.is_temporary.then(|| socket.address.directory().to_owned());

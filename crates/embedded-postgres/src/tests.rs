@@ -72,6 +72,16 @@ async fn data_survives_stop_and_start() {
     assert!(!lives(postmaster));
     assert_eq!(running(&data_dir).unwrap(), None);
 
+    // A restored backup whose recovery is not complete, and a standby, are left as they are.
+    for name in ["recovery.signal", "standby.signal"] {
+        let signal = data_dir.join("postgres").join(name);
+        std::fs::write(&signal, "").unwrap();
+        let refused = Server::start(directory.settings()).await.unwrap_err();
+        let file = Path::new("postgres").join(name);
+        assert!(matches!(&refused, Error::InRecovery(named) if Path::new(named).ends_with(&file)), "{refused}");
+        std::fs::remove_file(&signal).unwrap();
+    }
+
     let server = Server::start(directory.settings()).await.unwrap();
     assert_eq!(server.url(), url, "the socket stays where it was");
     assert_eq!(ask(&url, "SELECT word FROM kept").await, "here");

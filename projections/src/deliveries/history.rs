@@ -58,6 +58,7 @@ impl DeliveryHistory {
                 response_status,
                 response_time_ms,
                 error,
+                response_body: None,
                 is_in_flight: true,
             };
         }
@@ -91,21 +92,25 @@ pub async fn of_order(pool: &PgPool, shard: ShardId, order: OrderId) -> Result<V
     .fetch_all(pool)
     .await?;
     let ids: Vec<i64> = told.iter().map(|told| told.id).collect();
-    let mut attempts = attempts(pool, shard, &ids).await?;
+    let mut attempts = attempts(pool, shard, &ids, false).await?;
     for told in &mut told {
         told.attempts = attempts.remove(&told.id).unwrap_or_default();
     }
     Ok(told)
 }
 
-/// Loads all stored attempts of these deliveries, oldest first.
+/// Loads all stored attempts of these deliveries, oldest first. Reads their response bodies only if `with_bodies` is set. A
+/// failed attempt has its own, and the body of the latest result stands with the delivery.
 pub(super) async fn attempts(
     pool: &PgPool,
     shard: ShardId,
     deliveries: &[i64],
+    with_bodies: bool,
 ) -> Result<HashMap<i64, Vec<Attempt>>, sqlx::Error> {
     let rows = sqlx::query(
         "SELECT a.delivery_id, a.attempt, a.request_id, a.started_at, a.finished_at, a.response_status, a.response_time_ms, a.error,
+            CASE WHEN $3 THEN coalesce(a.response_body, CASE WHEN a.finished_at IS NOT NULL AND a.attempt = s.attempt_count
+                THEN s.response_body END) END AS response_body,
             a.finished_at IS NULL AND coalesce(s.leased_until > clock_timestamp(), false)
                 AND lead(a.request_id) OVER (PARTITION BY a.delivery_id ORDER BY a.started_at, a.request_id) IS NULL AS is_in_flight
          FROM delivery_attempts a JOIN delivery_state s ON s.shard_id = a.shard_id AND s.delivery_id = a.delivery_id
@@ -113,6 +118,7 @@ pub(super) async fn attempts(
     )
     .bind(shard)
     .bind(deliveries)
+    .bind(with_bodies)
     .fetch_all(pool)
     .await?;
     let mut attempts: HashMap<i64, Vec<Attempt>> = HashMap::new();
@@ -139,6 +145,7 @@ mod tests {
             response_status: Some(response_status),
             response_time_ms: Some(2_000),
             error: error.map(ToOwned::to_owned),
+            response_body: None,
             is_in_flight: false,
         };
         DeliveryHistory {

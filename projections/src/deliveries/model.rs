@@ -40,6 +40,9 @@ pub struct Attempt {
     pub response_status: Option<i16>,
     pub response_time_ms: Option<i32>,
     pub error: Option<String>,
+    /// Body of the response. `None` if there was none, if it is not stored any more, or if the query does not read it.
+    #[sqlx(default)]
+    pub response_body: Option<String>,
     /// Whether the attempt was sent and its outcome may still arrive: it is the latest attempt, and its lease has
     /// not expired.
     pub is_in_flight: bool,

@@ -259,8 +259,8 @@ pub(super) async fn count_state(
     Ok(counted)
 }
 
-/// Finds one delivery of the account, with every attempt. `retries` are those of the account that the projection
-/// has not processed yet.
+/// Finds one delivery of the account, with every attempt and its response body. `retries` are those of the account that
+/// the projection has not processed yet.
 pub async fn find(
     pool: &PgPool,
     shard: ShardId,
@@ -278,7 +278,7 @@ pub async fn find(
         let find = async || AllRetried::find(&mut *pool.acquire().await?, shard, account, retries).await;
         replanned(find).await?.show(&mut delivery);
     }
-    let attempts = history::attempts(pool, shard, &[id]).await?.remove(&id).unwrap_or_default();
+    let attempts = history::attempts(pool, shard, &[id], true).await?.remove(&id).unwrap_or_default();
     Ok(Some((delivery, attempts)))
 }
 

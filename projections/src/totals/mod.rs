@@ -7,6 +7,7 @@ mod bounds;
 mod count;
 mod read;
 mod spend;
+mod wrong_day;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,6 +24,7 @@ pub use bounds::{Bounds, Piece};
 pub use count::{AccountPeriod, count, day_after};
 pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
 pub use spend::{DaySpend, spend};
+pub use wrong_day::first_wrong_day;
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];

@@ -26,6 +26,7 @@ use crate::api::operator::reconciliation::wants_workbook;
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Caller, Finance};
+use crate::api::progress::Progress;
 use crate::api::readers::{integer, one_of, text};
 use crate::api::reply::{Data, Listed, Reply, Stored, render};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
@@ -227,6 +228,7 @@ impl BankStatements {
         &self,
         caller: Caller<Finance>,
         state: State<'_>,
+        progress: Progress,
         file: File,
         /// CSV: column with the booking date. Default: `date`.
         date_column: Query<Option<String>>,
@@ -279,6 +281,7 @@ impl BankStatements {
             StatementFormat::Camt053 => Source::Camt053,
         };
         let lines = kept::read(&bytes, &source).map_err(StatementError::from)?;
+        progress.tell(0, lines.len());
         let imported = kept::store(pool, &state.keyring, &bytes, format, &lines).await?;
         let command = Command::ImportStatement(ImportStatement(imported));
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;

@@ -63,7 +63,7 @@ struct ErasurePage {
 
 /// A kind of data that is deleted after a time, or above a quota.
 ///
-/// - `attempts`: attempts of final deliveries, and the response body of the latest one.
+/// - `attempts`: attempts of final deliveries, with their response bodies.
 /// - `payloads`: payloads of events without pending deliveries. They are derived again when needed.
 /// - `response_bodies`: response bodies of a webhook's receiver.
 /// - `stored_responses`: responses under an `Idempotency-Key`.

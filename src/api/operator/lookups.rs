@@ -223,7 +223,8 @@ impl Lookups {
 
     /// Retrieve a delivery
     ///
-    /// Returns the delivery of any account with its payload, the endpoint's latest response, and its attempts.
+    /// Returns the delivery of any account with its payload, the endpoint's latest response, and its attempts with their
+    /// responses.
     #[oai(path = "/deliveries/:id", method = "get", operation_id = "get_any_delivery")]
     async fn delivery(
         &self,

@@ -1,5 +1,6 @@
 //! `/admin/v1/reconciliation`: totals of a period as of a position of the log, and the differences found.
 
+mod narrowed;
 mod stock_figures;
 
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
@@ -22,6 +23,7 @@ use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, time};
 use crate::api::statements::Form;
 use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, render as rendering, workbook};
+use narrowed::NarrowedAccount;
 use stock_figures::{StockDayTotals, StockTotals};
 
 /// Maximum number of events in a period for which each event is also checked.
@@ -29,6 +31,10 @@ const MAX_EVENTS: i64 = 20_000;
 /// Maximum number of events of the requested account for which each event is also checked, regardless of the log's
 /// length.
 const MAX_OF_ACCOUNT: usize = 100_000;
+/// Maximum number of accounts with wallets that differ whose events are checked in a longer period, and maximum number of
+/// these events in all.
+const MAX_NARROWED: usize = 10;
+const MAX_OF_NARROWED: usize = 100_000;
 /// Maximum number of differences and wallets in a response. The CLI has no limit.
 const MAX_DIFFERENCES: usize = 1_000;
 const MAX_WALLETS: usize = 10_000;
@@ -220,9 +226,12 @@ struct ReconciliationReport {
     as_of: Vec<AsOfPosition>,
     /// Depth of the comparison.
     checked: Checked,
-    /// Number of events of orders, payouts and wallets in the period that were checked one by one; 0 if only totals were
-    /// compared.
+    /// Number of events of orders, payouts and wallets that were checked one by one; 0 if only totals were compared.
     checked_events: i64,
+    /// The first 10 accounts with wallets that differ, if `checked` is `TOTALS`. Their events lead to the differences.
+    narrowed: Vec<NarrowedAccount>,
+    /// Number of further accounts with wallets that differ.
+    narrowed_left_out: u64,
     /// Totals by currency.
     currencies: Vec<CurrencyTotals>,
     /// Totals by day and currency. Days without transactions are omitted.
@@ -243,7 +252,7 @@ struct ReconciliationReport {
 
 impl From<figures::Report> for ReconciliationReport {
     fn from(report: figures::Report) -> Self {
-        let wallets_left_out = u64::try_from(report.wallets_left_out).unwrap_or(u64::MAX);
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let as_of = |as_of: figures::AsOf| AsOfPosition {
             shard_id: as_of.shard_id,
             position: as_of.position,
@@ -288,12 +297,14 @@ impl From<figures::Report> for ReconciliationReport {
                 figures::Checked::Movements => Checked::Movements,
             },
             checked_events: report.checked_events,
+            narrowed: report.narrowed.into_iter().map(Into::into).collect(),
+            narrowed_left_out: number(report.narrowed_left_out),
             currencies: report.currencies.into_iter().map(currency).collect(),
             days: report.days.into_iter().map(day).collect(),
             stock: report.stock.into_iter().map(Into::into).collect(),
             stock_days: report.stock_days.into_iter().map(Into::into).collect(),
             wallets: report.wallets.into_iter().map(wallet).collect(),
-            wallets_left_out,
+            wallets_left_out: number(report.wallets_left_out),
             found: report.differences.found,
             differences: report.differences.differences.into_iter().map(difference).collect(),
         }
@@ -336,8 +347,8 @@ pub(super) fn wants_workbook(accept: &Accept) -> bool {
 
 impl ApiResponse for Reconciled {
     fn meta() -> MetaResponses {
-        let text = "CSV (RFC 4180) with a header row and one row per record: `record` is `AS_OF`, `CURRENCY`, `DAY`, \
-                    `STOCK`, `STOCK_DAY`, `WALLET` or `DIFFERENCE`.";
+        let text = "CSV (RFC 4180) with a header row and one row per record: `record` is `REPORT`, `AS_OF`, `NARROWED`, \
+                    `CURRENCY`, `DAY`, `STOCK`, `STOCK_DAY`, `WALLET` or `DIFFERENCE`.";
         let csv = MetaSchema { description: Some(text), ..MetaSchema::new("string") };
         let content = vec![
             MetaMediaType { content_type: JSON, schema: Data::<ReconciliationReport>::schema_ref() },
@@ -371,6 +382,10 @@ impl Reconciliation {
     /// payout is checked too if the period has at most 20,000 events. With `account_id`, the account may have up to
     /// 100,000 events in the period, and at most as many orders and payouts in all. `checked` shows which comparison was
     /// made, and `checked_events` the number of events. `rewards-ledger reconcile` checks every event of any period.
+    ///
+    /// If the totals of wallets differ in a longer period, the events of their accounts are checked: of the first 10
+    /// accounts, up to 100,000 events in all. The differences found come first. If an account has too many events, those of
+    /// the first day that differs are checked. `narrowed` lists these accounts.
     ///
     /// The voucher stock is that of all accounts, in whole days (UTC). `sales` is what customers paid for the allocated
     /// vouchers, and `margin` is `sales` minus their cost. Vouchers that were loaded without a cost count as free; `unpriced`
@@ -411,6 +426,9 @@ impl Reconciliation {
             figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
         } else if let (Some(account), Some(bounds)) = (account_id, bounds.first()) {
             figures::walk_account(pool, &mut report, bounds, account, MAX_OF_ACCOUNT).await?;
+        }
+        if report.checked == figures::Checked::Totals {
+            figures::narrow(pool, &mut report, &bounds, MAX_NARROWED, MAX_OF_NARROWED).await?;
         }
         if wants_workbook(&accept) {
             let workbook = tokio::task::spawn_blocking(move || workbook::render(workbook::of_report(&report))).await;

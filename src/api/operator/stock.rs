@@ -18,6 +18,7 @@ use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
+use crate::api::progress::Progress;
 use crate::api::readers::{integer, money};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::scalars::Money;
@@ -141,6 +142,7 @@ impl Stock {
         &self,
         caller: Caller<Admin>,
         state: State<'_>,
+        progress: Progress,
         /// Unique identifier of the product.
         id: Path<i64>,
         /// Face value of CSV rows without a `denomination`.
@@ -184,7 +186,11 @@ impl Stock {
                 chunks.push(commands::LoadVouchers { product_id: id, denomination, vouchers, cost, supplier_reference });
             }
         }
+        let total = chunks.iter().map(|chunk| chunk.vouchers.len()).sum();
+        let mut done = 0;
         for command in chunks {
+            progress.tell(done, total);
+            done += command.vouchers.len();
             let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await;
             let answer = answer.map_err(|error| loaded.broken_off(error.into()))?;
             let chunk = answered!(answer, CommandResult::Stock(chunk) => chunk)?;

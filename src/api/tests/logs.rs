@@ -32,7 +32,8 @@ async fn logged(path: &str, filter: &str) -> Vec<Value> {
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let guard = tracing::subscriber::set_default(subscriber);
     let client = TestClient::new(app());
-    client.get(path).header("X-Request-ID", "mine-1").send().await;
+    let response = client.get(path).header("X-Request-ID", "mine-1").send().await;
+    response.0.into_body().into_bytes().await.unwrap();
     drop(guard);
     let bytes = lines.0.lock().unwrap().clone();
     let lines = String::from_utf8(bytes).unwrap();
@@ -53,6 +54,16 @@ async fn a_request_is_one_line_without_its_query() {
     assert!(fields["duration_ms"].is_f64(), "{line}");
     assert!(!line.to_string().contains("hunter2"), "{line}");
     assert_eq!(logged("/v1/orders", "info,access=off").await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn the_audit_line_of_a_response_that_takes_long_has_the_status_of_its_outcome() {
+    let lines = logged("/late", "info,access=off").await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["target"], "audit");
+    let fields = &lines[0]["fields"];
+    assert_eq!((&fields["kind"], &fields["request_id"]), (&json!("reveal"), &json!("mine-1")));
+    assert_eq!((&fields["status"], &fields["is_successful"]), (&json!(504), &json!(false)));
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use ledger_events::restrictions::Scopes;
 use ledger_events::{AccountId, CredentialId};
+use poem::http::StatusCode;
 use poem::middleware::AddData;
-use poem::{Endpoint, EndpointExt, Route};
+use poem::{Body, Endpoint, EndpointExt, Response, Route};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi, OpenApiService};
 use rust_decimal::Decimal;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::access::{ClientIdentity, Principal};
 use crate::api::allow::Methods;
+use crate::api::audit_log::{Kind, LateLine, note};
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
 use crate::api::edge::{Edge, refuse_nul};
@@ -156,6 +158,19 @@ pub fn app() -> impl Endpoint {
         let current = request_id::current().unwrap();
         format!("{wire} {} {}", request.uri().path(), id == current)
     }
+    #[poem::handler]
+    fn late() -> Response {
+        note(Kind::Reveal);
+        let line = LateLine::default();
+        let late = line.clone();
+        let outcome = async move {
+            late.end(StatusCode::GATEWAY_TIMEOUT);
+            Ok::<_, std::io::Error>("the outcome")
+        };
+        let mut response = Response::builder().body(Body::from_bytes_stream(futures::stream::once(outcome)));
+        response.set_data(line);
+        response
+    }
     Route::new()
         .nest(
             "/v1",
@@ -169,6 +184,7 @@ pub fn app() -> impl Endpoint {
         .nest("/anonymous", service())
         .at("/limited", poem::get(limited))
         .at("/foreign", poem::get(foreign))
+        .at("/late", poem::get(late))
         .at("/seen", poem::get(seen))
         .before(refuse_nul)
         .with(Edge::with_methods(Methods::of_document(&json!({"paths": {"/v1/orders": {"get": {}, "post": {}}}}))))

@@ -1,5 +1,5 @@
-//! The story that fills the pages: users, many orders, payouts, a discount, a receiver that does not answer, money that waits
-//! for a second operator, and a bank statement. It uses the same HTTP APIs as the tour.
+//! The story that fills the pages: users, pictures of the products, many orders, payouts, a discount, a receiver that does not
+//! answer, money that waits for a second operator, and a bank statement. It uses the same HTTP APIs as the tour.
 
 use anyhow::Context;
 use chrono::Utc;
@@ -28,6 +28,7 @@ pub async fn tell(account: &Account, stage: &mut Stage, printer: &mut Printer) -
     printer.section("A story for the pages")?;
     let story = Story { account, run: stage.run.clone() };
     story.users(stage).await?;
+    story.pictures().await?;
     story.money().await?;
     story.bank_statement().await?;
     story.webhook_without_receiver().await?;
@@ -55,6 +56,17 @@ impl Story<'_> {
         let (email, password) = (format!("viewer@demo-{}.example", self.run), stage.one_click.client.password.expose());
         let viewer = json!({"email": email, "password": password, "role": "viewer"});
         self.operator(Method::POST, &format!("/accounts/{}/users", self.account.id), viewer).await?;
+        Ok(())
+    }
+
+    /// Uploads the pictures of the products.
+    async fn pictures(&self) -> anyhow::Result<()> {
+        for (product, card) in self.account.products.into_iter().zip(CARDS) {
+            let path = format!("/admin/v1/products/{product}/image");
+            let picture = Body::bytes(card.picture.to_vec());
+            let reply = self.account.operator.send(Method::PUT, &path, Some(picture), &[]).await?;
+            reply.data().with_context(|| format!("PUT {path}"))?;
+        }
         Ok(())
     }
 

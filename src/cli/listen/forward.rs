@@ -20,6 +20,7 @@ use webhook_client::custom::CustomHeaders;
 use webhook_client::sender::{Delivery, DeliveryHeaders};
 
 use super::Shown;
+use super::certificates::lasting_problem;
 use crate::cli::client::{Client, Reply};
 use crate::cli::output::Output;
 use crate::cli::private;
@@ -137,7 +138,7 @@ struct Forwarder<'a> {
 /// Forwards events until as many as wanted are sent.
 ///
 /// # Errors
-/// If the service refuses the credentials, or the progress cannot be kept.
+/// If the service refuses the credentials, a certificate is refused for a lasting reason, or the progress cannot be kept.
 pub async fn run(
     args: &ForwardArgs,
     target: &Url,
@@ -253,7 +254,8 @@ impl Forwarder<'_> {
         self.pull(&query).await
     }
 
-    /// Sends a request until the service answers it. A service that is down or busy is asked again.
+    /// Sends a request until the service answers it. A service that is down or busy is asked again, but not one whose certificate
+    /// is refused for a lasting reason.
     async fn pull(&self, query: &str) -> anyhow::Result<PageData> {
         let mut pauses = Pauses::default();
         loop {
@@ -270,7 +272,12 @@ impl Forwarder<'_> {
                     reply.data()?;
                     bail!("the service returned no events");
                 }
-                Err(error) => (format!("{error:#}"), None),
+                Err(error) => {
+                    if let Some(reason) = lasting_problem(&*error) {
+                        return Err(error.context(format!("the service cannot be reached: {reason}")));
+                    }
+                    (format!("{error:#}"), None)
+                }
             };
             let pause = pause.unwrap_or_else(|| pauses.pause());
             anstream::eprintln!("{}; asking again in {} s", crate::cli::escape::value(&problem), pause.as_secs_f32());
@@ -302,6 +309,9 @@ impl Forwarder<'_> {
             };
             let headers = self.headers.sign(&delivery).map_err(anyhow::Error::msg)?;
             let sent = self.http.post(self.target.clone()).headers(headers).body(body).send().await;
+            if let Some(reason) = sent.as_ref().err().and_then(|error| lasting_problem(error)) {
+                bail!("{} cannot be reached: {reason}", self.target);
+            }
             let outcome = match &sent {
                 Ok(reply) => Ok(reply.status().as_u16()),
                 Err(error) if error.is_timeout() => Err(format!("no answer within {} s", ATTEMPT_DEADLINE.as_secs())),

@@ -12,7 +12,7 @@ use transparency_log::note::is_name;
 use super::ask;
 use crate::cli::client::Client;
 use crate::cli::output::{Output, with_progress};
-use crate::cli::writing::{ByArgs, Writing};
+use crate::cli::writing::{self, ByArgs, Writing};
 use crate::config::{DatabaseSettings, MasterKeySettings};
 use crate::ledger::commands::RecordLogIncident;
 use crate::ledger::{Command, CommandResult, Origin, WriteError};
@@ -28,7 +28,7 @@ pub struct IncidentArgs {
     master_key: MasterKeySettings,
     #[command(flatten)]
     by: ByArgs,
-    /// Description of what happened, for the record
+    /// Description of what happened, for the record; at most 500 characters
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// New origin of the log, under which nothing may have been signed yet [default: the log's first origin and the time]
@@ -45,8 +45,7 @@ pub async fn run(shard: ShardId, args: &IncidentArgs, output: &Output) -> anyhow
 
 async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &Output) -> anyhow::Result<()> {
     database.migrate_if_allowed().await?;
-    let reason = args.reason.trim();
-    ensure!(!reason.is_empty(), "--reason is empty: describe what happened");
+    let reason = writing::reason(&args.reason)?;
     let writing = Writing::open(database, &args.master_key, &args.database.data_dir).await?;
     let recorded = record(shard, args, reason, &writing).await;
     let is_unknown = matches!(recorded, Ok((_, Err(WriteError::OutcomeUnknown))));
@@ -73,7 +72,7 @@ async fn on(shard: ShardId, args: &IncidentArgs, database: &Database, output: &O
 async fn record(
     shard: ShardId,
     args: &IncidentArgs,
-    reason: &str,
+    reason: Secret,
     writing: &Writing,
 ) -> anyhow::Result<(RecordLogIncident, Result<CommandResult, WriteError>)> {
     let pool = writing.ledger.pool();
@@ -99,7 +98,7 @@ async fn record(
         refusal: refusal.reason.clone(),
         origin,
         next_origin,
-        reason: Secret::new(reason),
+        reason,
         known: i64::try_from(situation.incidents.len())?,
     };
     drop(connection);

@@ -99,8 +99,7 @@ impl Worker {
             for &shard in &self.shards {
                 let (here, elsewhere) = ended.into_iter().partition(|e: &Ended| e.claimed.shard == shard);
                 ended = elsewhere;
-                let stored: Vec<_> =
-                    here.iter().filter_map(|e| Some((e.claimed.webhook_id, e.outcome.response_body.as_ref()?.len()))).collect();
+                let stored: Vec<_> = here.iter().flat_map(Ended::stored_bodies).collect();
                 self.record_until_done(shard, here, &heartbeat).await;
                 for (webhook_id, bytes) in stored {
                     bodies.stored(shard, webhook_id, bytes);

@@ -352,10 +352,14 @@ impl Erasable {
             sqlx::query("DELETE FROM vault.sessions WHERE user_id = ANY($1)").bind(&self.users).execute(&mut *conn).await?;
         }
         if !self.webhooks.is_empty() {
-            let update = "UPDATE delivery_state SET response_body = NULL
-                          WHERE shard_id = $1 AND webhook_id = ANY($2) AND response_body IS NOT NULL";
-            let bodies = sqlx::query(update).bind(shard).bind(&self.webhooks).execute(&mut *conn).await?;
-            touched.extend((bodies.rows_affected() > 0).then_some("public.delivery_state"));
+            let of_attempts = "UPDATE delivery_attempts SET response_body = NULL
+                               WHERE shard_id = $1 AND webhook_id = ANY($2) AND response_body IS NOT NULL";
+            let of_deliveries = "UPDATE delivery_state SET response_body = NULL
+                                 WHERE shard_id = $1 AND webhook_id = ANY($2) AND response_body IS NOT NULL";
+            for (table, update) in [("public.delivery_attempts", of_attempts), ("public.delivery_state", of_deliveries)] {
+                let bodies = sqlx::query(update).bind(shard).bind(&self.webhooks).execute(&mut *conn).await?;
+                touched.extend((bodies.rows_affected() > 0).then_some(table));
+            }
         }
         wipe::note(conn, &touched).await
     }

@@ -11,7 +11,7 @@ use ledger_database::{Connector, PgConnectOptions, PgConnection};
 use sqlx::PgExecutor;
 
 /// Every table that an erasure can change, with the statement that rewrites its file.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 16] = [
     ("vault.texts", "VACUUM (FULL) vault.texts"),
     ("vault.vouchers", "VACUUM (FULL) vault.vouchers"),
     ("vault.statement_lines", "VACUUM (FULL) vault.statement_lines"),
@@ -27,6 +27,7 @@ const TABLES: [(&str, &str); 15] = [
     ("vault.mails", "VACUUM (FULL) vault.mails"),
     ("public.idempotency_keys", "VACUUM (FULL) public.idempotency_keys"),
     ("public.delivery_state", "VACUUM (FULL) public.delivery_state"),
+    ("public.delivery_attempts", "VACUUM (FULL) public.delivery_attempts"),
 ];
 
 /// Number of checks for older transactions: five minutes, because a backup or a long report of another database may be one.

@@ -16,34 +16,20 @@ pub async fn money_positions(
     range: (Position, Position),
     most: usize,
 ) -> Result<Option<Vec<Position>>, sqlx::Error> {
-    let search = Search { shard, account, range, limit: i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1) };
-    let known = search.wallets(conn).await?;
-    let Some(mut movements) = search.movements(conn, &known).await? else { return Ok(None) };
-    // This reads a row of each movement, so it comes after the end of a search for too many.
-    let further = search.wallets_of_movements(conn, &known).await?;
-    let Some(of_further) = search.movements(conn, &further).await? else { return Ok(None) };
-    movements.extend(of_further);
-    if movements.len() > most {
-        return Ok(None);
-    }
-    let mut positions: Vec<Position> = movements.iter().map(|movement| movement.position).collect();
-    let mut orders: Vec<OrderId> = movements.iter().filter_map(|movement| movement.order).collect();
-    let mut payouts: Vec<PayoutId> = movements.iter().filter_map(|movement| movement.payout).collect();
-    orders.extend(search.placed_orders(conn).await?);
-    payouts.extend(search.requested_payouts(conn).await?);
-    for (stream_type, mut ids) in [("order", numbers(orders)), ("payout", numbers(payouts))] {
-        ids.sort_unstable();
-        ids.dedup();
-        if ids.len() > most {
-            return Ok(None);
-        }
-        positions.extend(search.events(conn, stream_type, ids).await?);
-        if positions.len() > most {
-            return Ok(None);
-        }
-    }
-    positions.sort_unstable();
-    Ok(Some(positions))
+    Search::new(shard, account, range, most).positions(conn, most, true).await
+}
+
+/// Returns the positions of the events of an account's wallets in a range, and of the orders and payouts that they belong to, in
+/// order. Leaves out orders and payouts that moved nothing in the range, so their number in all does not matter. Returns none
+/// if there are more than `most`.
+pub async fn movement_positions(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    account: AccountId,
+    range: (Position, Position),
+    most: usize,
+) -> Result<Option<Vec<Position>>, sqlx::Error> {
+    Search::new(shard, account, range, most).positions(conn, most, false).await
 }
 
 /// A search for an account's events after the range's first position and up to its second.
@@ -63,6 +49,49 @@ struct Movement {
 }
 
 impl Search {
+    fn new(shard: ShardId, account: AccountId, range: (Position, Position), most: usize) -> Search {
+        Search { shard, account, range, limit: i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1) }
+    }
+
+    /// Returns the positions found, in order, or none if there are more than `most`. `has_unmoved` includes the orders and payouts
+    /// without a movement in the range.
+    async fn positions(
+        &self,
+        conn: &mut PgConnection,
+        most: usize,
+        has_unmoved: bool,
+    ) -> Result<Option<Vec<Position>>, sqlx::Error> {
+        let known = self.wallets(conn).await?;
+        let Some(mut movements) = self.movements(conn, &known).await? else { return Ok(None) };
+        // This reads a row of each movement, so it comes after the end of a search for too many.
+        let further = self.wallets_of_movements(conn, &known).await?;
+        let Some(of_further) = self.movements(conn, &further).await? else { return Ok(None) };
+        movements.extend(of_further);
+        if movements.len() > most {
+            return Ok(None);
+        }
+        let mut positions: Vec<Position> = movements.iter().map(|movement| movement.position).collect();
+        let mut orders: Vec<OrderId> = movements.iter().filter_map(|movement| movement.order).collect();
+        let mut payouts: Vec<PayoutId> = movements.iter().filter_map(|movement| movement.payout).collect();
+        if has_unmoved {
+            orders.extend(self.placed_orders(conn).await?);
+            payouts.extend(self.requested_payouts(conn).await?);
+        }
+        for (stream_type, mut ids) in [("order", numbers(orders)), ("payout", numbers(payouts))] {
+            ids.sort_unstable();
+            ids.dedup();
+            if ids.len() > most {
+                return Ok(None);
+            }
+            positions.extend(self.events(conn, stream_type, ids).await?);
+            if positions.len() > most {
+                return Ok(None);
+            }
+        }
+        positions.sort_unstable();
+        Ok(Some(positions))
+    }
+
     /// Returns the account's wallets by their own rows and by the totals of days.
     async fn wallets(&self, conn: &mut PgConnection) -> Result<Vec<WalletId>, sqlx::Error> {
         sqlx::query_scalar(

@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 57] = migrations![
+const FILES: [(&str, &str); 59] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -72,6 +72,8 @@ const FILES: [(&str, &str); 57] = migrations![
     "0062_noticed_purchases"
     "0063_open_purchases_by_key"
     "0064_stock_transfers"
+    "0065_response_of_attempt"
+    "0066_bodies_of_attempts"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -9,11 +9,14 @@ use ledger_projections::users;
 use super::{Loader, Slot, Stream, StreamRead, projected};
 use crate::ledger::lookup::Lookup;
 use crate::ledger::user_security;
+use crate::secrets::seal::Secret;
 
 #[derive(Debug, Default)]
 pub struct Index {
     /// Users by the keyed hash of their email.
     pub by_email: Lookup<[u8; 32], UserId>,
+    /// Hashes of passwords, as they were loaded. Changes of the same batch are in its pending writes.
+    pub passwords: Lookup<UserId, Secret>,
     /// Users with two-factor authentication.
     pub two_factor: Lookup<UserId, ()>,
     /// Accounts whose owners need two-factor authentication.
@@ -24,6 +27,8 @@ pub struct Index {
 pub struct Query {
     /// Keyed hashes of emails that commands give to users.
     pub emails: Vec<[u8; 32]>,
+    /// Users who change the own password.
+    pub passwords: Vec<UserId>,
     /// Users whose second factor a command changes.
     pub two_factor: Vec<UserId>,
     /// Accounts whose rules for logins a command changes.
@@ -47,7 +52,12 @@ impl Stream for User {
             slot.keep(users::load_owners(loader.conn, loader.shard, &accounts).await?);
         }
         slot.load_missing(read, loader).await?;
-        let Query { two_factor, policies, .. } = &read.query;
+        let Query { two_factor, policies, passwords, .. } = &read.query;
+        if !passwords.is_empty() {
+            let hashes = user_security::password_hashes(&mut *loader.conn, passwords).await?;
+            slot.index.passwords.ask(passwords.iter().copied());
+            slot.index.passwords.extend(hashes);
+        }
         if !two_factor.is_empty() {
             let enabled = user_security::with_two_factor(&mut *loader.conn, two_factor).await?;
             slot.index.two_factor.ask(two_factor.iter().copied());

@@ -10,6 +10,18 @@ const localTimes = (root) => {
   }
 };
 
+// Periods: their days can be those of the viewer's time zone, and are unless the address has a period already.
+const hasPeriod = (form) => [...form.querySelectorAll("input[type^=date]")].some((field) => field.value !== "");
+const ownZone = (root) => {
+  const own = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (!own || /^(Etc\/)?(UTC|GMT)$/.test(own)) return;
+  for (const select of root.querySelectorAll("form[data-filters] select[name=zone]")) {
+    let option = [...select.options].find((one) => one.value === own);
+    if (!option) select.append(option = new Option(own, own));
+    if (!hasPeriod(select.form)) for (const one of select.options) one.defaultSelected = one === option;
+  }
+};
+
 const copyButtons = (root) => {
   if (!navigator.clipboard) return;
   for (const button of root.querySelectorAll("button[data-copy]")) button.hidden = false;
@@ -22,7 +34,7 @@ document.addEventListener("click", (event) => { if (event.target.closest("button
 let isFollowed = false;
 const reloadLinks = (root) => { for (const link of root.querySelectorAll("[data-reload]")) link.hidden = isFollowed; };
 
-const improve = (root) => { localTimes(root); copyButtons(root); printButtons(root); reloadLinks(root); };
+const improve = (root) => { localTimes(root); ownZone(root); copyButtons(root); printButtons(root); reloadLinks(root); };
 
 // Reads the page at an address, with its status; nothing if the answer is no page, or leads elsewhere.
 const read = async (url, signal) => {
@@ -95,6 +107,7 @@ document.addEventListener("input", (event) => {
   clearTimeout(waiting);
   waiting = setTimeout(() => {
     const fields = new URLSearchParams(new FormData(form));
+    if (!hasPeriod(form)) fields.delete("zone");
     for (const [name, value] of [...fields]) if (value === "") fields.delete(name);
     show(`${form.action.split("?")[0]}?${fields}`);
   }, 300);
@@ -115,6 +128,10 @@ document.addEventListener("click", (event) => {
 // Whoever fills or sends another form does not lose it to the next step.
 document.addEventListener("input", stopWork);
 document.addEventListener("submit", (event) => { if (!event.target.matches("[data-proceed]")) stopWork(); });
+
+// The outcome of long work leads on to its page.
+const followed = document.querySelector("a[data-follow]");
+if (followed) location.replace(followed.href);
 
 // A form is sent once.
 document.addEventListener("submit", (event) => {

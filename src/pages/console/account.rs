@@ -80,7 +80,7 @@ fn page(visit: &Visit, session: &Session, sessions: &[LiveSession], refusal: Opt
     let body = html! {
         (layout::problem(refusal))
         (facts(&[
-            ("Operator", html! { (session.operator_id) }),
+            ("Operator", copyable(&session.operator_id.to_string())),
             ("Role", html! { (words(&session.role)) }),
             ("Signed in by", html! { @if session.sign_in == "password" { "email and password" } @else { "your organisation" } }),
             ("The session ends", time(session.expires_at)),

@@ -13,7 +13,7 @@ use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{in_minutes, minutes, rfc3339};
+use crate::pages::parts::period::{PERIOD, in_minutes, minute_fields, minutes, rfc3339};
 use crate::pages::parts::values::{MAX_LISTED, beginning, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
@@ -160,7 +160,7 @@ async fn list(visit: Visit) -> PageResult {
 
 /// Returns the address of a page or file with the filters of a query, and the actions before a position.
 fn link(path: &str, query: &Form, before: Option<&str>) -> String {
-    format!("{path}?{}", earlier(&query.only(&[&FILTERS[..], &["from", "to"][..]].concat()), before))
+    format!("{path}?{}", earlier(&query.only(&[&FILTERS[..], &PERIOD[..]].concat()), before))
 }
 
 fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Response {
@@ -184,8 +184,7 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
             (fields.input("type", "Events", "search", ""))
             (fields.select("reveals", "Show", &REVEALS, ""))
             (fields.input("account_id", "Account number", "search", ""))
-            (fields.input("from", "From (UTC)", "datetime-local", ""))
-            (fields.input("to", "Until (UTC)", "datetime-local", ""))
+            (minute_fields(&fields))
             (fields.input("shard_id", "Shard", "search", ""))
         }))
         @if let Some(part) = part { (content(&visit.query, part)) }
@@ -217,7 +216,7 @@ fn content(query: &Form, part: &Part) -> Markup {
 
 /// Links to the same actions in the other shards.
 fn shards(query: &Form, shown: &str, all: &[i16]) -> Markup {
-    let kept: Vec<&str> = FILTERS.into_iter().filter(|name| *name != "shard_id").chain(["from", "to"]).collect();
+    let kept: Vec<&str> = FILTERS.into_iter().filter(|name| *name != "shard_id").chain(PERIOD).collect();
     html! {
         nav aria-label="Shards" {
             ul.links {

@@ -153,10 +153,13 @@ async fn show_one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResu
             ("Host", html! { (run.host) }),
             ("Last heartbeat", time(run.beat_at)),
             ("Ended", time_or_none(run.ended_at)),
-            ("Differences", html! { (grouped(&run.found.to_string())) }),
+            ("Differences", html! {
+                @if run.differences.is_empty() { (grouped(&run.found.to_string())) }
+                @else { a href="#differences" { (grouped(&run.found.to_string())) } }
+            }),
         ]))
         @if !run.differences.is_empty() {
-            h2 { "Differences" }
+            h2 #differences { "Differences" }
             p.quiet {
                 "Texts of rows and events are left out here. The command " code { "rewards-ledger verify" } " shows them."
                 @if run.differences_left_out > 0 {

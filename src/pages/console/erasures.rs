@@ -61,7 +61,7 @@ impl Rule {
     /// Names the data for people, and says whether the page can tell the age of the oldest.
     fn name(&self) -> (&str, bool) {
         match self.data.as_str() {
-            "attempts" => ("Delivery attempts, with the response body of the latest one", true),
+            "attempts" => ("Delivery attempts, with their response bodies", true),
             "payloads" => ("Payloads of delivered events. They are derived again from the log when needed.", true),
             "response_bodies" => ("Response bodies of a webhook's receiver", false),
             "stored_responses" => ("Responses under an Idempotency-Key", false),

@@ -11,10 +11,13 @@ use super::parts::{account, audit_of, request, subject};
 use crate::pages::call::Refusal;
 use crate::pages::outcome::{PageResult, Stop};
 use crate::pages::parts::layout;
-use crate::pages::parts::values::{copyable, facts, time};
+use crate::pages::parts::values::{beginning, copyable, facts, time};
 use crate::pages::shared::delivery::excerpt;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
+
+/// Number of characters of a reason on the page. Those of earlier builds have no limit.
+const MAX_REASON: usize = 2_000;
 
 /// An event, as `GET /admin/v1/events` exports it.
 #[derive(Debug, Deserialize)]
@@ -77,7 +80,8 @@ async fn show(visit: Visit) -> PageResult {
 
 /// Returns what is known of the event beside its data: who did it, with the texts that the vault has, and its place in the log.
 fn context(event: &Event, stream: &str, action: Option<&audit::Entry>) -> Vec<(&'static str, Markup)> {
-    let texts = action.into_iter().flat_map(audit::Entry::texts).map(|(name, text)| (name, html! { (text) }));
+    let texts = action.into_iter().flat_map(audit::Entry::texts);
+    let texts = texts.map(|(name, text)| (name, html! { (beginning(text, MAX_REASON)) }));
     let before = [
         ("Time", time(event.recorded_at)),
         ("Actor", html! { @match action { Some(action) => (action.by()), None => "–" } }),

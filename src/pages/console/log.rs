@@ -11,7 +11,7 @@ use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{copyable, facts, grouped, time};
+use crate::pages::parts::values::{copyable, facts, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -155,6 +155,11 @@ fn page(visit: &Visit, shown: Option<&Shown>, form: &Form, refusal: Option<&Refu
     layout::page(visit, "Transparency log", &body)
 }
 
+/// Renders the number of events in a tree. It leads to the newest of them, whose position is that number.
+fn newest(shard: i16, size: &str) -> Markup {
+    size.parse::<i64>().map_or_else(|_| html! { (size) }, |size| position(shard, size))
+}
+
 fn checkpoint(Shown { shard, keys, note, checkpoint, .. }: &Shown) -> Markup {
     let witnesses: Vec<_> = keys
         .witnesses
@@ -187,7 +192,7 @@ fn checkpoint(Shown { shard, keys, note, checkpoint, .. }: &Shown) -> Markup {
     html! {
         (facts(&[
             ("Origin", html! { (checkpoint.origin) }),
-            ("Events in the tree", html! { (grouped(&checkpoint.size)) }),
+            ("Events in the tree", newest(*shard, &checkpoint.size)),
             ("Root", copyable(&checkpoint.root)),
         ]))
         details { summary { "The signed note" } pre { (note) } }

@@ -28,15 +28,17 @@ mod reconciliation;
 mod replays;
 mod search;
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::site::Site;
 
 /// Adds all pages of the console. Their streams end when `stop` is cancelled.
-pub fn add(site: Site, has_open_id: bool, stop: CancellationToken) -> Site {
+pub fn add(site: Site, has_open_id: bool, service_name: Arc<str>, stop: CancellationToken) -> Site {
     let site = login::add(site, has_open_id).get("/console", overview::show);
     let site = purchases::add(reconciliation::add(money::add(catalogue::add(site))));
-    let site = accounts::add(order::add(orders::add(search::add(account::add(site)))));
+    let site = accounts::add(order::add(orders::add(search::add(account::add(site)))), service_name);
     let site = audit_runs::add(log::add(erasures::add(replays::add(queue::add(attempts::add(operations::add(site)))))));
     let site = operator_tokens::add(operators::add(event::add(audit::add(ip_blocks::add(site)))));
     live::add(site, stop)

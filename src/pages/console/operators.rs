@@ -12,7 +12,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Kind;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{facts, time, words};
+use crate::pages::parts::values::{copyable, facts, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -177,7 +177,7 @@ fn one(visit: &Visit, operator: &Operator, refusal: Option<&Refusal>) -> Respons
             ("Role", html! { (words(&operator.role)) }),
             ("Signs in with", proof(operator)),
             ("Second factor", html! { @if operator.two_factor { "Enrolled" } @else { "Not enrolled" } }),
-            ("Number", html! { (operator.id) }),
+            ("Number", copyable(&operator.id.to_string())),
             ("Created", time(operator.created_at)),
         ]))
         p.actions { a href=(audit_of("actor", &format!("operator/{}", operator.id))) { "What this operator did" } }

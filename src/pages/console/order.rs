@@ -15,7 +15,7 @@ use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
 use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
-use crate::pages::shared::order::{Order, cancellation, metadata};
+use crate::pages::shared::order::{Order, cancellation, metadata, refunded, units};
 use crate::pages::shared::story::{self, Places, Story};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -120,7 +120,7 @@ fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: O
                 a href={ "/console/orders/" (order.id) } { "Show the order as it is now" }
             }
         }
-        (details(any))
+        (details(any, story))
         (at_a_time(order.id, &Filled { form: &visit.query, refusal: of_time }))
         @if order.is_open() && !is_past {
             @if is_admin(visit) { (cancellation("/console/orders", order, &Filled { form, refusal: of_change })) }
@@ -128,14 +128,14 @@ fn page(visit: &Visit, (any, story): &(AnyOrder, Story), form: &Form, refusal: O
         }
         (proof(order.id))
         (metadata(order))
-        h2 { "What happened" }
+        h2 #story { "What happened" }
         (story::time_line(story, &PLACES))
         p.actions { a href=(audit_of("subject", &format!("order/{}", order.id))) { "The events of this order in the audit" } }
     };
     layout::page(visit, &format!("Order {}", order.reference_code), &body)
 }
 
-fn details(AnyOrder { account_id, order, .. }: &AnyOrder) -> Markup {
+fn details(AnyOrder { account_id, order, .. }: &AnyOrder, story: &Story) -> Markup {
     facts(&[
         (
             "Status",
@@ -145,12 +145,15 @@ fn details(AnyOrder { account_id, order, .. }: &AnyOrder) -> Markup {
         ("Reference", copyable(&order.reference_code)),
         ("Client's reference", html! { (order.client_reference.as_deref().unwrap_or("–")) }),
         ("Product", html! { a href={ "/console/products/" (order.product_id) } { (order.product_name) } }),
+        ("Units", units(order)),
         (
-            "Units",
-            html! { (order.delivered_quantity) " of " (order.quantity) " delivered, " (money(&order.denomination, &order.currency)) " each" },
+            "Amount",
+            html! {
+                a href={ "/console/transactions/" (order.transaction_id) } { (money(&order.amount, &order.currency)) }
+                " (discount " (order.discount) " %)"
+            },
         ),
-        ("Amount", html! { (money(&order.amount, &order.currency)) " (discount " (order.discount) " %)" }),
-        ("Refunded", money(&order.refunded_amount, &order.currency)),
+        ("Refunded", refunded(order, story, &PLACES)),
         ("Debit", html! { a href={ "/console/transactions/" (order.transaction_id) } { "Transaction " (order.transaction_id) } }),
         ("Placed", time(order.created_at)),
         ("Delivered", time_or_none(order.delivered_on)),
@@ -199,6 +202,8 @@ fn proof(id: i64) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::pages::shared::order::tests::order;
 
@@ -222,7 +227,9 @@ mod tests {
         let mut order = order(5);
         order.client_reference = Some("<b>".to_owned());
         order.cancel_reason = Some("<i>".to_owned());
-        let markup = details(&AnyOrder { account_id: 3, as_of_position: None, order }).0;
+        let story = json!({"order_id": 5, "entries": [], "entries_left_out": 0});
+        let story: Story = serde_json::from_value(story).unwrap();
+        let markup = details(&AnyOrder { account_id: 3, as_of_position: None, order }, &story).0;
         assert!(!markup.contains("<b>") && !markup.contains("<i>") && markup.contains("/console/accounts/3"), "{markup}");
     }
 }

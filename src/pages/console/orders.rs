@@ -8,7 +8,7 @@ use super::parts::account;
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::filters;
+use crate::pages::parts::period::{day_fields, filters};
 use crate::pages::parts::values::{badge, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::order::{Order, STATUSES};
@@ -60,8 +60,7 @@ fn page(visit: &Visit, orders: Option<&List<AccountOrder>>, refusal: Option<&Ref
             (fields.input("reference_code", "Reference", "search", ""))
             (fields.input("client_reference", "Client's reference", "search", ""))
             (fields.input("product_id", "Product number", "search", ""))
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
+            (day_fields(&fields))
         }))
         @if let Some(orders) = orders {
             @if orders.items.is_empty() { (nothing(visit)) }

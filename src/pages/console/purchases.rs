@@ -144,6 +144,8 @@ async fn show(visit: Visit) -> PageResult {
 async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
     let purchase: Purchase = visit.get(&format!("/admin/v1/purchases/{id}")).await?;
     let text = |text: &Option<String>| html! { (text.as_deref().unwrap_or("–")) };
+    let events = audit_of("subject", &format!("purchase/{id}"));
+    let vouchers = |count: i32| html! { a href=(events) { (count) @if count == 1 { " voucher" } @else { " vouchers" } } };
     let body = html! {
         (layout::live(visit))
         (layout::problem(refusal))
@@ -153,10 +155,10 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             ("Product", html! { (product(&purchase)) " (" (purchase.sku) ")" }),
             ("Order", order(&purchase)),
             ("Face value", money(&purchase.denomination, &purchase.currency)),
-            ("Ordered", html! { (purchase.quantity) }),
-            ("Delivered", html! { (purchase.vouchers) }),
-            ("Usable", html! { (purchase.usable_vouchers) }),
-            ("Spent or set aside", money(&purchase.spent, &purchase.currency)),
+            ("Ordered", vouchers(purchase.quantity)),
+            ("Delivered", vouchers(purchase.vouchers)),
+            ("Usable", vouchers(purchase.usable_vouchers)),
+            ("Spent or set aside", html! { a href=(events) { (money(&purchase.spent, &purchase.currency)) } }),
             ("Supplier's reference", text(&purchase.supplier_reference)),
             ("Idempotency key", copyable(&purchase.idempotency_key)),
             ("Reason of the refusal", text(&purchase.refusal)),
@@ -165,7 +167,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             ("Requested", time(purchase.requested_at)),
             ("Changed", time(purchase.updated_at)),
         ]))
-        p { a href=(audit_of("subject", &format!("purchase/{id}"))) { "Its events" } }
+        p { a href=(events) { "Its events" } }
         @if purchase.is_open() {
             @if is_admin(visit) { (closing(&purchase)) } @else { (needs_admin("close purchases")) }
         }

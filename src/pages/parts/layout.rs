@@ -118,6 +118,11 @@ const DONE: &[(&str, &str)] = &[
     ("withdraw", "Withdrawn. Nothing has moved."),
 ];
 
+/// Beginning of the content in a page.
+const MAIN: &str = "<main id=\"main\" tabindex=\"-1\">";
+/// End of the content in a page.
+const MAIN_END: &str = "</main>";
+
 /// Renders a page for the user who is signed in, and `?done=` as a notice.
 pub fn page(visit: &Visit, title: &str, body: &Markup) -> Response {
     let done = DONE.iter().find(|(name, _)| *name == visit.query.value("done")).map(|(_, text)| *text);
@@ -126,6 +131,32 @@ pub fn page(visit: &Visit, title: &str, body: &Markup) -> Response {
         (body)
     };
     respond(StatusCode::OK, &document(visit.path(), title, role(visit), &content))
+}
+
+/// Renders a page up to its content, which is sent later. [`rest`] renders what follows.
+pub fn beginning(visit: &Visit, title: &str) -> String {
+    let mut page = document(visit.path(), title, role(visit), &html! {}).into_string();
+    page.truncate(page.find(MAIN).map_or(0, |at| at + MAIN.len()));
+    page
+}
+
+/// Renders the outcome of a form as the content of a page whose beginning is sent already, and the end of the page. A redirect
+/// becomes a link, which scripts follow.
+pub async fn rest(title: &str, mut outcome: Response) -> String {
+    let target = outcome.header(header::LOCATION).map(ToOwned::to_owned);
+    let content = match target {
+        Some(to) => html! {
+            h1 { (title) }
+            p.notice.good role="status" { "Done." }
+            p { a.button href=(to) data-follow { "Continue" } }
+        },
+        None => {
+            let page = outcome.take_body().into_string().await.unwrap_or_default();
+            let content = page.split_once(MAIN).and_then(|(_, rest)| rest.rsplit_once(MAIN_END));
+            PreEscaped(content.map_or_else(String::new, |(content, _)| content.to_owned()))
+        }
+    };
+    format!("{}{MAIN_END}</body></html>", content.0)
 }
 
 /// Returns the role of the person who is signed in.
@@ -232,10 +263,10 @@ fn document(path: &str, title: &str, role: Option<&str>, content: &Markup) -> Ma
                         ul { @for (target, text) in frame.entries { li { (entry(path, frame.start, target, text)) } } }
                     }
                 }
-                main #main tabindex="-1" {
-                    h1 { (title) }
-                    (content)
-                }
+                (PreEscaped(MAIN))
+                h1 { (title) }
+                (content)
+                (PreEscaped(MAIN_END))
             }
         }
     }

@@ -8,3 +8,4 @@ pub mod plot;
 pub mod table;
 pub mod timeline;
 pub mod values;
+pub mod zone;

@@ -1,9 +1,15 @@
 //! The filters of a list, and the days of its period, as parameters of the API.
 
-use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use maud::{Markup, html};
 
 use super::super::call::Refusal;
 use super::super::form::{Form, address};
+use super::fields::Filled;
+use super::zone::{ZONE, Zone};
+
+/// Fields of a period: its first and its last day or minute, and their time zone.
+pub const PERIOD: [&str; 3] = ["from", "to", ZONE];
 
 /// Returns the filters of a query with these names, and its days, as a query of the API.
 ///
@@ -34,22 +40,30 @@ pub fn during(path: &str, from: &str, to: &str) -> String {
     address(path, &[("from", from), ("to", to)])
 }
 
-/// Returns the start and the end of the minutes or days `from` to `to` of a query. Both are included.
+/// Returns the start and the end of the minutes or days `from` to `to` of a query, in its time zone. Both are included.
 ///
 /// # Errors
-/// A refusal that names the minute which is none.
+/// A refusal that names the minute which is none, or the time zone.
 pub fn minutes(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+    let zone = Zone::of(query)?;
     let at = |name: &str, is_end: bool| {
         let Some(text) = query.text(name) else { return Ok(None) };
-        let minute = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").map(|minute| (minute, TimeDelta::minutes(1)));
-        let day = || text.parse::<NaiveDate>().map(|day| (day.and_time(NaiveTime::MIN), TimeDelta::days(1)));
-        let (start, length) =
-            minute.or_else(|_| day()).map_err(|_| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
-        let at = start.checked_add_signed(if is_end { length } else { TimeDelta::zero() });
-        let at = at.ok_or_else(|| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))?;
-        Ok(Some(at.and_utc()))
+        let at = minute(&zone, text, is_end).or_else(|| day(&zone, text, is_end));
+        at.map(Some).ok_or_else(|| Refusal::of_field(name, "must be a minute such as 2026-01-31T12:00"))
     };
     Ok([at("from", false)?, at("to", true)?])
+}
+
+/// Returns the time at which a minute begins or ends.
+fn minute(zone: &Zone, text: &str, is_end: bool) -> Option<DateTime<Utc>> {
+    let minute = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").ok()?;
+    if is_end { zone.last(minute)?.checked_add_signed(TimeDelta::minutes(1)) } else { zone.first(minute) }
+}
+
+/// Returns the time at which a day begins or ends. It ends when the next one begins.
+fn day(zone: &Zone, text: &str, is_end: bool) -> Option<DateTime<Utc>> {
+    let day = text.parse::<NaiveDate>().ok()?;
+    zone.day(if is_end { day.succ_opt()? } else { day })
 }
 
 /// Returns a query with the days `from` and `to` as their first and their last minute, for fields that take minutes.
@@ -66,19 +80,54 @@ pub fn in_minutes(query: &Form) -> Form {
     Form::from_pairs(query.pairs().iter().map(minute).collect())
 }
 
-/// Returns the start and the end of the days `from` to `to` of a query.
+/// Returns the start and the end of the days `from` to `to` of a query, in its time zone.
+///
+/// # Errors
+/// A refusal that names the day which is none, or the time zone.
+pub fn period(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+    days(query, &Zone::of(query)?)
+}
+
+/// Returns the start and the end of the days `from` to `to` of a query in UTC, for sums that are kept by day.
 ///
 /// # Errors
 /// A refusal that names the day which is none.
-pub fn period(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+pub fn period_in_utc(query: &Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
+    days(query, &Zone::utc())
+}
+
+fn days(query: &Form, zone: &Zone) -> Result<[Option<DateTime<Utc>>; 2], Refusal> {
     // The last day is included, and the API excludes the time at which a period ends.
-    let at = |name: &str, further: u64| {
+    let at = |name: &str, is_end: bool| {
         let Some(text) = query.text(name) else { return Ok(None) };
-        let day = text.parse::<NaiveDate>().ok().and_then(|day| day.checked_add_days(Days::new(further)));
-        let day = day.ok_or_else(|| Refusal::of_field(name, "must be a date such as 2026-01-31"))?;
-        Ok(Some(day.and_time(NaiveTime::MIN).and_utc()))
+        day(zone, text, is_end).map(Some).ok_or_else(|| Refusal::of_field(name, "must be a date such as 2026-01-31"))
     };
-    Ok([at("from", 0)?, at("to", 1)?])
+    Ok([at("from", false)?, at("to", true)?])
+}
+
+/// Fields for the first and the last day of a period, and for their time zone.
+pub fn day_fields(fields: &Filled<'_>) -> Markup {
+    period_fields(fields, "date")
+}
+
+/// Fields for the first and the last minute of a period, and for their time zone.
+pub fn minute_fields(fields: &Filled<'_>) -> Markup {
+    period_fields(fields, "datetime-local")
+}
+
+fn period_fields(fields: &Filled<'_>, kind: &str) -> Markup {
+    html! {
+        (fields.input("from", "From", kind, ""))
+        (fields.input("to", "Until", kind, ""))
+        (zone_field(fields))
+    }
+}
+
+/// A choice of the time zone: UTC, or the one of the query. A script adds the viewer's, and chooses it for a new period.
+pub fn zone_field(fields: &Filled<'_>) -> Markup {
+    let chosen = fields.form.text(ZONE).filter(|zone| *zone != "UTC").map(|zone| (zone, zone));
+    let zones: Vec<(&str, &str)> = std::iter::once(("", "UTC")).chain(chosen).collect();
+    fields.select(ZONE, "Time zone", &zones, "")
 }
 
 /// Returns a time as a parameter of the API.
@@ -115,5 +164,34 @@ mod tests {
         }
         let refusal = query("to=soon").unwrap_err();
         assert_eq!(refusal.messages["to"], ["must be a date such as 2026-01-31"]);
+    }
+
+    #[test]
+    fn days_and_minutes_are_those_of_the_time_zone() {
+        type Bounds = fn(&Form) -> Result<[Option<DateTime<Utc>>; 2], Refusal>;
+        let of = |query: &str, bounds: Bounds| {
+            let form = Form::parse(format!("{query}&zone=Europe/Berlin").as_bytes());
+            bounds(&form).unwrap().map(|at| rfc3339(at.unwrap()))
+        };
+        // On this day, the clocks go from 02:00 to 03:00, so it has 23 hours.
+        let spring = "from=2026-03-29&to=2026-03-29";
+        assert_eq!(of(spring, period), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);
+        assert_eq!(of(spring, minutes), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);
+        assert_eq!(of(spring, period_in_utc), ["2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z"]);
+        let skipped = "from=2026-03-29T02:30&to=2026-03-29T02:30";
+        assert_eq!(of(skipped, minutes), ["2026-03-29T01:30:00Z", "2026-03-29T01:31:00Z"]);
+        // On this day, they go from 03:00 back to 02:00, so it has 25 hours, and half past two comes twice.
+        let autumn = "from=2026-10-25&to=2026-10-25";
+        assert_eq!(of(autumn, period), ["2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"]);
+        let twice = "from=2026-10-25T02:30&to=2026-10-25T02:30";
+        assert_eq!(of(twice, minutes), ["2026-10-25T00:30:00Z", "2026-10-25T01:31:00Z"]);
+
+        let wrong = Form::parse(b"from=2026-03-29&zone=Europe/Nowhere");
+        for refusal in [period(&wrong), minutes(&wrong)].map(Result::unwrap_err) {
+            assert_eq!(refusal.messages.keys().collect::<Vec<_>>(), ["zone"]);
+        }
+        let shown = zone_field(&Filled { form: &Form::parse(b"zone=Europe/Berlin"), refusal: None }).0;
+        let chosen = "<option value=\"Europe/Berlin\" selected>Europe/Berlin</option>";
+        assert!(shown.contains("<option value=\"\">UTC</option>") && shown.contains(chosen), "{shown}");
     }
 }

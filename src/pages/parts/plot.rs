@@ -66,6 +66,16 @@ pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[Label], series: &[
     }
 }
 
+/// Names the currencies that have no plot. `place` says where their figures are.
+pub fn left_out(currencies: &[&str], place: &str) -> Markup {
+    let more = if currencies.len() == 1 { "currency" } else { "currencies" };
+    html! {
+        @if !currencies.is_empty() {
+            p.quiet { "And " (currencies.len()) " more " (more) " without a plot: " (currencies.join(", ")) ". " (place) }
+        }
+    }
+}
+
 /// Draws the bars. The text of the SVG has only figures, labels and the unit.
 fn draw(unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, String> {
     let mut svg = String::new();
@@ -124,6 +134,13 @@ mod tests {
         assert!(!markup.contains("style="), "{markup}");
         assert!(markup.contains("<a href=\"/orders?from=2026-11-02\">11-02</a>"), "{markup}");
         assert!(markup.contains(">\n3\n<") || markup.contains(">3<"), "the axis counts in whole orders: {markup}");
+    }
+
+    #[test]
+    fn currencies_without_a_plot_are_named() {
+        assert_eq!(left_out(&[], "Below.").0, "");
+        assert!(left_out(&["EUR"], "Below.").0.contains("And 1 more currency without a plot: EUR. Below."));
+        assert!(left_out(&["EUR", "USD"], "").0.contains("And 2 more currencies without a plot: EUR, USD. "));
     }
 
     #[test]

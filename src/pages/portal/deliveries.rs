@@ -1,5 +1,7 @@
 //! Deliveries of webhooks: their list with its filters, and one with its payload and its attempts.
 
+use std::sync::Arc;
+
 use maud::{Markup, html};
 use poem::Response;
 use poem::http::Method;
@@ -9,10 +11,11 @@ use super::webhook::{ALL, EVENTS, Webhook, may, named};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{filters_by_minute, in_minutes};
+use crate::pages::parts::period::{filters_by_minute, in_minutes, minute_fields};
 use crate::pages::parts::values::{badge, facts, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
-use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, headers};
+use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, responses};
+use crate::pages::shared::delivery_headers::headers;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 use ledger_events::user::UserRole;
@@ -20,10 +23,12 @@ use ledger_events::user::UserRole;
 /// Filters of the list, which are those of the API.
 const FILTERS: [&str; 7] = ["page", "limit", "status", "event_type", "order_id", "webhook_url_id", "replay_id"];
 
-pub fn add(site: Site) -> Site {
+/// Adds the pages. The headers of a delivery have the service's name.
+pub fn add(site: Site, service_name: Arc<str>) -> Site {
+    let name = service_name.clone();
     site.get("/portal/webhooks/deliveries", list)
-        .get("/portal/webhooks/deliveries/:id", show)
-        .post("/portal/webhooks/deliveries/:id/retry", retry)
+        .get("/portal/webhooks/deliveries/:id", move |visit| show(visit, name.clone()))
+        .post("/portal/webhooks/deliveries/:id/retry", move |visit| retry(visit, service_name.clone()))
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -55,8 +60,7 @@ fn list_page(visit: &Visit, webhooks: &[Webhook], deliveries: Option<&List<Deliv
             (fields.select("webhook_url_id", "Webhook", &choices(webhooks, visit.query.value("webhook_url_id")), ""))
             (fields.input("order_id", "Order number", "search", ""))
             (fields.input("replay_id", "Replay number", "search", ""))
-            (fields.input("from", "From (UTC)", "datetime-local", ""))
-            (fields.input("to", "Until (UTC)", "datetime-local", ""))
+            (minute_fields(&fields))
         }))
         @if let Some(deliveries) = deliveries {
             @if deliveries.items.is_empty() { (nothing(visit.query.only(&[&FILTERS[2..], &["from", "to"]].concat()).is_empty())) }
@@ -95,10 +99,10 @@ pub fn rows(caption: &str, deliveries: &[Delivery], webhooks: &[Webhook]) -> Mar
     delivery::rows(caption, deliveries, ("/portal/webhooks/deliveries", "/portal/orders"), webhook)
 }
 
-async fn show(visit: Visit) -> PageResult {
+async fn show(visit: Visit, service_name: Arc<str>) -> PageResult {
     visit.user()?;
     let (detail, webhooks) = load(&visit, visit.id("id")?).await?;
-    Ok(page(&visit, &detail, &webhooks, None))
+    Ok(page(&visit, &service_name, &detail, &webhooks, None))
 }
 
 async fn load(visit: &Visit, id: i64) -> Result<(Detail, Vec<Webhook>), Refusal> {
@@ -107,21 +111,22 @@ async fn load(visit: &Visit, id: i64) -> Result<(Detail, Vec<Webhook>), Refusal>
     Ok((detail, webhooks.items))
 }
 
-async fn retry(visit: Visit) -> PageResult {
+async fn retry(visit: Visit, service_name: Arc<str>) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
     match visit.change::<Value>(Method::POST, &format!("/api/v1/webhooks/deliveries/{id}/retry"), &json!({})).await {
         Ok(_) => Ok(redirect(&format!("/portal/webhooks/deliveries/{id}?done=retried"))),
         Err(refusal) if refusal.is_correctable() => {
             let (detail, webhooks) = load(&visit, id).await?;
-            Ok(layout::refused(page(&visit, &detail, &webhooks, Some(&refusal)), &refusal))
+            Ok(layout::refused(page(&visit, &service_name, &detail, &webhooks, Some(&refusal)), &refusal))
         }
         Err(refusal) => Err(refusal.into()),
     }
 }
 
-fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&Refusal>) -> Response {
+fn page(visit: &Visit, service_name: &str, detail: &Detail, webhooks: &[Webhook], refusal: Option<&Refusal>) -> Response {
     let delivery = &detail.delivery;
+    let webhook = webhooks.iter().find(|webhook| webhook.id == delivery.webhook_url_id);
     let explanation = format!("/portal/webhooks/{}/explanation?order_id={}", delivery.webhook_url_id, delivery.order_id);
     let body = html! {
         (layout::live(visit))
@@ -131,7 +136,7 @@ fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&R
             ("Event", html! { (delivery.event_type) }),
             ("About", about("/portal/orders", delivery)),
             ("Webhook", named(webhooks, delivery.webhook_url_id)),
-            ("Attempts", html! { (delivery.attempt_count) " of " (delivery.max_attempts) }),
+            ("Attempts", html! { a href="#attempts" { (delivery.attempt_count) } " of " (delivery.max_attempts) }),
             ("Created", time(delivery.created_at)),
             ("Delivered", time_or_none(delivery.delivered_at)),
             ("Next attempt", time_or_none(detail.next_attempt_at)),
@@ -145,21 +150,17 @@ fn page(visit: &Visit, detail: &Detail, webhooks: &[Webhook], refusal: Option<&R
         @if delivery.status == "failed" && !may_retry(delivery) {
             p.quiet {
                 "All attempts are used, so this delivery cannot be retried. "
-                @if webhooks.iter().any(|webhook| webhook.id == delivery.webhook_url_id) {
+                @if webhook.is_some() {
                     a href={ "/portal/webhooks/" (delivery.webhook_url_id) "/replays" } { "Deliver its event again" } ", with five attempts more."
                 } @else { "Your systems can still read the order." }
             }
         }
-        h2 { "Attempts" }
+        h2 #attempts { "Attempts" }
         @if detail.attempts.is_empty() { (table::empty("No attempt was made yet.", None)) } @else { (attempts(&detail.attempts)) }
-        h2 { "Latest response of your endpoint" }
-        p.quiet { "Of each delivery, the body of the latest response is kept. The table has the status of every attempt." }
-        @match &detail.response_body {
-            Some(text) if !text.is_empty() => (excerpt(text)),
-            _ => p.quiet { "No body, or it is no longer kept." },
-        }
+        h2 { "Response bodies of your endpoint" }
+        (responses(&detail.attempts))
         h2 { "Headers" }
-        (headers(delivery, &detail.attempts))
+        (headers(service_name, detail, webhook.map(|webhook| &*webhook.header_names)))
         h2 { "Payload" }
         (excerpt(&format!("{:#}", delivery.payload)))
         (signature())

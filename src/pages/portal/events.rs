@@ -8,10 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::pages::call::Refusal;
-use crate::pages::form::{Form, moment};
+use crate::pages::form::{Form, moment_in};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::{badge, copyable, time};
+use crate::pages::parts::zone::Zone;
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -72,9 +74,10 @@ async fn load(visit: &Visit) -> Result<Events, Refusal> {
 /// Returns the query of the first call: the chosen events after a cursor, since a time, or all of them.
 ///
 /// # Errors
-/// A refusal of the time, if there is a cursor too.
+/// A refusal of the time zone, and of the time if there is a cursor too.
 fn first(query: &Form) -> Result<String, Refusal> {
-    let since = query.text("since").map(|since| ("since", moment(since)));
+    let zone = Zone::of(query)?;
+    let since = query.text("since").map(|since| ("since", moment_in(since, |local| zone.first(local))));
     if since.is_some() && query.text("after").is_some() {
         return Err(Refusal::of_field("since", "cannot be combined with a cursor: clear one of the two"));
     }
@@ -100,7 +103,8 @@ fn page(visit: &Visit, events: Option<&Events>, refusal: Option<&Refusal>) -> Re
         p { "Events in the order in which they happened, oldest first. Programs read the same list without a webhook." }
         (table::filters("/portal/events", &html! {
             (fields.select("types", "Event", &types, ""))
-            (fields.input("since", "Since (UTC)", "datetime-local", ""))
+            (fields.input("since", "Since", "datetime-local", ""))
+            (zone_field(&fields))
             (fields.input("after", "After this cursor", "search", ""))
         }))
         @if let Some(events) = events { (content(&visit.query, events)) }
@@ -184,6 +188,8 @@ mod tests {
         let query = Form::parse(b"types=order.created&since=2026-01-31T12:05&after=");
         assert_eq!(first(&query).unwrap(), "types=order.created&since=2026-01-31T12%3A05%3A00.000Z");
         assert_eq!(link(&query, "c"), "/portal/events?types=order.created&after=c");
+        let in_tokyo = first(&Form::parse(b"since=2026-01-31T12:05&zone=Asia/Tokyo")).unwrap();
+        assert_eq!(in_tokyo, "since=2026-01-31T03%3A05%3A00.000Z");
         // The API refuses the time at its field.
         assert_eq!(first(&Form::parse(b"since=soon")).unwrap(), "since=soon");
         let refusal = first(&Form::parse(b"since=2026-01-31&after=c")).unwrap_err();

@@ -27,6 +27,8 @@ mod wallets;
 mod webhook;
 mod webhooks;
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Heartbeats;
@@ -34,7 +36,7 @@ use crate::heartbeat::Heartbeats;
 use super::site::Site;
 
 /// Adds all pages of the portal. Their streams end when `stop` is cancelled.
-pub fn add(site: Site, heartbeats: Heartbeats, stop: CancellationToken) -> Site {
+pub fn add(site: Site, service_name: Arc<str>, heartbeats: Heartbeats, stop: CancellationToken) -> Site {
     let site = site
         .get("/portal", overview::show)
         .get("/portal/login", login::show)
@@ -43,7 +45,7 @@ pub fn add(site: Site, heartbeats: Heartbeats, stop: CancellationToken) -> Site 
     let site = bulk::add(order::add(orders::add(site)));
     let site = transactions::add(product::add(products::add(site)));
     let site = events::add(beneficiaries::add(payouts::add(statement::add(wallets::add(site)))));
-    let site = api_keys::add(deliveries::add(webhooks::add(site)));
+    let site = api_keys::add(deliveries::add(webhooks::add(site), service_name));
     let site = outbox::add(team::add(account::add(recovery::add(site))));
     live::add(site, heartbeats, stop)
 }

@@ -12,7 +12,7 @@ use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
-use crate::pages::shared::order::{Order, cancellation, metadata};
+use crate::pages::shared::order::{Order, cancellation, metadata, refunded, units};
 use crate::pages::shared::story::{self, Places, Story};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -88,9 +88,12 @@ fn page(visit: &Visit, order: &Order, story: &Story, form: &Form, refusal: Optio
             ("Reference", copyable(&order.reference_code)),
             ("Your reference", html! { (order.client_reference.as_deref().unwrap_or("–")) }),
             ("Product", html! { a href={ "/portal/products/" (order.product_id) } { (order.product_name) } }),
-            ("Units", html! { (order.delivered_quantity) " of " (order.quantity) " delivered, " (money(&order.denomination, &order.currency)) " each" }),
-            ("Amount", html! { (money(&order.amount, &order.currency)) " (discount " (order.discount) " %)" }),
-            ("Refunded", money(&order.refunded_amount, &order.currency)),
+            ("Units", units(order)),
+            ("Amount", html! {
+                a href={ "/portal/transactions/" (order.transaction_id) } { (money(&order.amount, &order.currency)) }
+                " (discount " (order.discount) " %)"
+            }),
+            ("Refunded", refunded(order, story, &PLACES)),
             ("Debit", html! { a href={ "/portal/transactions/" (order.transaction_id) } { "Transaction " (order.transaction_id) } }),
             ("Placed", time(order.created_at)),
             ("Delivered", time_or_none(order.delivered_on)),
@@ -102,7 +105,7 @@ fn page(visit: &Visit, order: &Order, story: &Story, form: &Form, refusal: Optio
         @if order.delivered_quantity > 0 { (vouchers(order, may_change)) }
         @if order.is_open() && may_change { (cancellation("/portal/orders", order, &Filled { form, refusal })) }
         (metadata(order))
-        h2 { "What happened" }
+        h2 #story { "What happened" }
         (story::time_line(story, &PLACES))
     };
     layout::page(visit, &format!("Order {}", order.reference_code), &body)

@@ -11,7 +11,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{filters, period, rfc3339};
+use crate::pages::parts::period::{PERIOD, day_fields, filters, period, rfc3339};
 use crate::pages::parts::values::{badge, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::order::{Order, STATUSES};
@@ -61,7 +61,8 @@ fn page(visit: &Visit, orders: Option<&List<Order>>, refusal: Option<&Refusal>) 
     let fields = Filled { form: &visit.query, refusal };
     let statuses: Vec<(&str, String)> =
         std::iter::once(("", "Any".to_owned())).chain(STATUSES.map(|status| (status, words(status)))).collect();
-    let kept = visit.query.only(&[&FILTERS[..], &["from", "to"][..]].concat());
+    let kept = visit.query.only(&[&FILTERS[..], &PERIOD[..]].concat());
+    let is_whole = visit.query.only(&[&FILTERS[..], &["from", "to"][..]].concat()).is_empty();
     let body = html! {
         (layout::live(visit))
         (layout::problem(refusal))
@@ -74,11 +75,10 @@ fn page(visit: &Visit, orders: Option<&List<Order>>, refusal: Option<&Refusal>) 
             (fields.input("reference_code", "Reference", "search", ""))
             (fields.input("client_reference", "Your reference", "search", ""))
             (fields.input("product_id", "Product number", "search", ""))
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
+            (day_fields(&fields))
         }))
         @if let Some(orders) = orders {
-            @if orders.items.is_empty() { (nothing(&kept)) }
+            @if orders.items.is_empty() { (nothing(is_whole)) }
             @else {
                 (rows("Orders", &orders.items))
                 (table::pager(orders, "/portal/orders", &visit.query))
@@ -89,8 +89,8 @@ fn page(visit: &Visit, orders: Option<&List<Order>>, refusal: Option<&Refusal>) 
     layout::page(visit, "Orders", &body)
 }
 
-fn nothing(kept: &str) -> Markup {
-    match kept.is_empty() {
+fn nothing(is_whole_list: bool) -> Markup {
+    match is_whole_list {
         true => table::empty("You have not ordered anything yet.", Some(("/portal/products", "Browse the catalogue"))),
         false => table::empty("No order matches these filters.", Some(("/portal/orders", "Show all orders"))),
     }

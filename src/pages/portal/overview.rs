@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Days, DurationRound, TimeDelta, Utc};
 use maud::{Markup, html};
+use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -20,6 +21,8 @@ use crate::pages::visit::Visit;
 
 /// Largest number of currencies with a plot of their own.
 const MAX_PLOTS: usize = 4;
+/// Largest number of bytes that the sums by currency take on the page.
+const MAX_SUMS: usize = 40_000;
 
 /// A wallet, as `GET /api/v1/wallets` returns it.
 #[derive(Debug, Deserialize)]
@@ -227,7 +230,33 @@ fn by_day(days: &[Day], wallets: &[Wallet]) -> Markup {
     html! {
         (plot::bars("Orders by day (UTC)", "orders", &labels("/portal/orders"), &[orders]))
         @for currency in currencies.iter().take(MAX_PLOTS) { (spend(currency)) }
+        (plot::left_out(currencies.get(MAX_PLOTS..).unwrap_or_default(), "The table has their sums."))
         @if currencies.is_empty() { p.quiet { "Nothing was spent in the last " (days.len()) " days." } }
+        @else { (sums(days, &currencies, wallets)) }
+    }
+}
+
+/// A table of what was spent in all these days, by currency. The sums lead to the movements of the currency's wallet.
+fn sums(days: &[Day], currencies: &[&str], wallets: &[Wallet]) -> Markup {
+    let [from, to] = [days.first(), days.last()].map(|day| day.map_or("", |day| day.day.as_str()));
+    let sum = |currency: &str, of: fn(&Spend) -> &str, category: &str| {
+        let spend = days.iter().flat_map(|day| &day.spend).filter(|spend| spend.currency == currency);
+        let sum: Decimal = spend.filter_map(|spend| of(spend).parse::<Decimal>().ok()).sum();
+        let sum = money(&sum.to_string(), currency);
+        let wallet = wallets.iter().find(|wallet| wallet.currency == currency);
+        let list = wallet.map(|wallet| format!("/portal/wallets/{}", wallet.id));
+        let list = list.map(|wallet| address(&wallet, &[("category", category), ("from", from), ("to", to)]));
+        html! { @match list { Some(list) => a href=(list) { (sum) }, None => (sum) } }
+    };
+    let row = |currency: &&str| {
+        let spent = sum(currency, |spend| &spend.spent, "ORDER");
+        vec![html! { (currency) }, spent, sum(currency, |spend| &spend.refunded, "ORDER_REFUND")]
+    };
+    let rows = table::fitting(currencies.iter().map(row), MAX_SUMS);
+    html! {
+        p.quiet { "In all, from " (from) " to " (to) " (UTC):" }
+        (table::table("Spend by currency", &[("Currency", false), ("Spent", true), ("Refunded", true)], &rows))
+        @if rows.len() < currencies.len() { p.quiet { "The page shows " (rows.len()) " of " (currencies.len()) " currencies. The wallets have all of them." } }
     }
 }
 
@@ -255,6 +284,23 @@ mod tests {
         assert!(markup.contains("Spend by day, in EUR") && markup.contains("Spend by day, in USD"), "{markup}");
         assert!(markup.contains(">10.5<") && markup.contains(">01-31<"), "{markup}");
         assert!(by_day(&days[..1], &wallets).0.contains("Nothing was spent"));
+    }
+
+    #[test]
+    fn every_currency_has_a_sum_though_few_have_a_plot() {
+        let currencies = ["AED", "BRL", "CHF", "DKK", "EUR", "GBP"];
+        let day = |day: &str| {
+            let spend = currencies.map(|currency| json!({"currency": currency, "spent": "10.50", "refunded": "1.05"}));
+            json!({"day": day, "orders": 6, "spend": spend})
+        };
+        let days: Vec<Day> = serde_json::from_value(json!([day("2026-01-30"), day("2026-01-31")])).unwrap();
+        let wallets = [Wallet { id: 3, currency: "GBP".to_owned(), balance: "1.00".to_owned() }];
+        let markup = by_day(&days, &wallets).0;
+        assert_eq!(markup.matches("Spend by day, in ").count(), 3 * MAX_PLOTS, "a caption, a label and a title: {markup}");
+        assert!(markup.contains("And 2 more currencies without a plot: EUR, GBP. "), "{markup}");
+        assert_eq!(markup.matches("21.00 <span").count(), currencies.len(), "{markup}");
+        let link = "/portal/wallets/3?category=ORDER_REFUND&amp;from=2026-01-30&amp;to=2026-01-31\"><span class=\"money\">2.10 ";
+        assert!(markup.contains(link), "{markup}");
     }
 
     #[test]

@@ -13,9 +13,10 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::{Form, KEY, Kind, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::filters;
+use crate::pages::parts::period::{day_fields, filters};
 use crate::pages::parts::values::{badge, facts, grouped, money, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
+use crate::pages::shared::transaction::of_payout;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -76,8 +77,7 @@ fn page(visit: &Visit, found: Option<(&List<Payout>, &[Beneficiary])>, refusal: 
             (fields.input("beneficiary_id", "Beneficiary number", "search", ""))
             (fields.input("wallet_id", "Wallet number", "search", ""))
             (fields.input("client_reference", "Your reference", "search", ""))
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
+            (day_fields(&fields))
         }))
         @if let Some((payouts, beneficiaries)) = found {
             @if payouts.items.is_empty() { (nothing(visit)) }
@@ -271,7 +271,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
         (layout::problem(refusal))
         (facts(&[
             ("Status", badge(&payout.status)),
-            ("Amount", money(&payout.amount, &payout.currency)),
+            ("Amount", of_payout("/portal", (payout.wallet_id, id), &money(&payout.amount, &payout.currency))),
             ("Beneficiary", receiver(&payout, beneficiary.as_ref())),
             ("Wallet", html! { a href={ "/portal/wallets/" (payout.wallet_id) } { "Wallet " (payout.wallet_id) } }),
             ("Your reference", html! { (payout.client_reference.as_deref().unwrap_or("–")) }),

@@ -1,17 +1,18 @@
 //! The statement of a wallet for a period: on a page that can be printed, and as CSV.
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
 
 use super::transactions;
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::Form;
+use crate::pages::form::{Form, address};
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{period, rfc3339};
+use crate::pages::parts::period::{PERIOD, day_fields, period, rfc3339};
 use crate::pages::parts::values::{facts, money};
+use crate::pages::parts::zone::ZONE;
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::transaction::Transaction;
 use crate::pages::site::Site;
@@ -62,7 +63,8 @@ fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
         days = [today.with_day(1).unwrap_or(today), today].map(|day| Some(day.to_string()));
     }
     let [from, to] = days;
-    let fields = [("from", from), ("to", to), ("until", Some(rfc3339(now)))];
+    let zone = query.text(ZONE).map(ToOwned::to_owned);
+    let fields = [("from", from), ("to", to), (ZONE, zone), ("until", Some(rfc3339(now)))];
     Form::from_pairs(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
@@ -93,10 +95,7 @@ fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refu
     let fields = Filled { form, refusal };
     let body = html! {
         (layout::problem(refusal))
-        (table::filters(&path, &html! {
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
-        }))
+        (table::filters(&path, &day_fields(&fields)))
         @if let Some(statement) = statement { (content(&path, form, statement)) }
         p.actions { a href={ "/portal/wallets/" (id) } { "Back to the wallet" } }
     };
@@ -106,21 +105,37 @@ fn page(visit: &Visit, id: i64, form: &Form, statement: Option<&Statement>, refu
 fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
     let Statement { sums, transactions } = statement;
     let amount = |amount: &str| money(amount, &sums.currency);
-    // A sum leads to the movements that it adds up. A list has one category, so some sums lead to two lists.
+    // A sum leads to the movements that it adds up, and a balance to all movements until then. A list has one category, so some
+    // sums lead to two lists.
     let wallet = path.trim_end_matches("/statement");
-    let period = form.only(&["from", "to"]);
+    let period = form.only(&PERIOD);
     let link = |text: Markup, filter: &str| html! { a href={ (wallet) "?" (filter) "&" (period) } { (text) } };
+    let balance = |sum: &str, last: &str| {
+        html! { a href=(address(wallet, &[("to", last), (ZONE, form.value(ZONE))])) { (amount(sum)) } }
+    };
     let of_two = |sum: &str, [one, other]: [(&str, &str); 2]| {
         html! { (amount(sum)) " (" (link(html! { (one.0) }, one.1)) ", " (link(html! { (other.0) }, other.1)) ")" }
     };
+    let day_before = form.text("from").and_then(|from| from.parse::<NaiveDate>().ok()?.pred_opt()).map(|day| day.to_string());
     html! {
         div.actions {
-            a.button href={ (path) ".csv?" (form.only(&["from", "to"])) } { "Download as CSV" }
+            a.button href={ (path) ".csv?" (form.only(&PERIOD)) } { "Download as CSV" }
             button.plain type="button" data-print hidden { "Print" }
         }
         (facts(&[
-            ("Period (UTC)", html! { (form.text("from").unwrap_or("first movement")) " to " (form.text("to").unwrap_or("now")) }),
-            ("Opening balance", amount(&sums.opening_balance)),
+            (
+                "Period",
+                html! {
+                    (form.text("from").unwrap_or("first movement")) " to " (form.text("to").unwrap_or("now"))
+                    ", " (form.text(ZONE).unwrap_or("UTC"))
+                },
+            ),
+            (
+                "Opening balance",
+                html! {
+                    @match day_before { Some(last) => (balance(&sums.opening_balance, &last)), None => (amount(&sums.opening_balance)) }
+                },
+            ),
             (
                 "Credits",
                 of_two(&sums.total_credits, [("fundings", "category=FUNDING"), ("adjustments", "category=ADJUSTMENT&type=CREDIT")]),
@@ -130,7 +145,7 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
                 of_two(&sums.total_refunds, [("of orders", "category=ORDER_REFUND"), ("of payouts", "category=PAYOUT_REFUND")]),
             ),
             ("Debits", link(amount(&sums.total_debits), "type=DEBIT")),
-            ("Closing balance", amount(&sums.closing_balance)),
+            ("Closing balance", balance(&sums.closing_balance, form.value("to"))),
         ]))
         @if transactions.total == 0 { (table::empty("Nothing moved in this period.", None)) }
         @else {
@@ -165,7 +180,8 @@ mod tests {
     fn a_statement_is_that_of_this_month_unless_a_day_is_chosen() {
         let now: DateTime<Utc> = "2026-01-31T12:00:00Z".parse().unwrap();
         assert_eq!(chosen(&Form::default(), now).only(&["from", "to"]), "from=2026-01-01&to=2026-01-31");
-        assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&["from", "to"]), "from=2025-05-05");
+        assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&PERIOD), "from=2025-05-05");
+        assert_eq!(chosen(&Form::parse(b"to=2025-05-05&zone=Asia/Tokyo"), now).only(&PERIOD), "to=2025-05-05&zone=Asia%2FTokyo");
     }
 
     #[test]
@@ -186,6 +202,12 @@ mod tests {
         let categories = ["FUNDING", "ADJUSTMENT&amp;type=CREDIT", "ORDER_REFUND", "PAYOUT_REFUND"];
         for filter in categories.map(|category| format!("category={category}")).into_iter().chain(["type=DEBIT".to_owned()]) {
             assert!(markup.contains(&format!("/portal/wallets/3?{filter}&amp;from=2026-01-01")), "{filter}");
+        }
+        let form = Form::parse(b"from=2026-01-01&to=2026-01-31&zone=Asia/Tokyo");
+        let markup = content("/portal/wallets/3/statement", &form, &statement).0;
+        for (name, last, amount) in [("Opening", "2025-12-31", "0.00"), ("Closing", "2026-01-31", "100.00")] {
+            let link = format!("<a href=\"/portal/wallets/3?to={last}&amp;zone=Asia%2FTokyo\"><span class=\"money\">{amount} ");
+            assert!(markup.contains(&format!("<dt>{name} balance</dt><dd>{link}")), "{name}: {markup}");
         }
     }
 

@@ -8,7 +8,7 @@ use super::delivery::{Attempt, number};
 use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{minutes, rfc3339};
+use crate::pages::parts::period::{minute_fields, minutes, rfc3339};
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, time, words};
 
@@ -70,8 +70,7 @@ impl AttemptList<'_> {
         let inputs = html! {
             @if self.is_of_all { (fields.input("webhook_url_id", "Webhook number", "search", "")) }
             (fields.select("outcome", "Outcome", &outcomes, ""))
-            (fields.input("from", "From (UTC)", "datetime-local", ""))
-            (fields.input("to", "Until (UTC)", "datetime-local", ""))
+            (minute_fields(&fields))
         };
         table::filters(self.path, &inputs)
     }

@@ -1,4 +1,4 @@
-//! A delivery with its attempts, its headers and its payload.
+//! A delivery with its attempts and its payload.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::pages::parts::table;
-use crate::pages::parts::values::{badge, copyable, facts, time};
+use crate::pages::parts::values::{badge, time};
 
 /// Statuses of deliveries.
 pub const STATUSES: [&str; 3] = ["pending", "delivered", "failed"];
-/// Largest number of characters of a payload or a response on a page.
+/// Largest number of characters of a payload on a page, and of all responses together.
 const MAX_TEXT: usize = 12_000;
 
 /// A delivery, as a list of the API has it.
@@ -37,7 +37,6 @@ pub struct Detail {
     #[serde(flatten)]
     pub delivery: Delivery,
     pub next_attempt_at: Option<DateTime<Utc>>,
-    pub response_body: Option<String>,
     pub attempts: Vec<Attempt>,
 }
 
@@ -49,6 +48,8 @@ pub struct Attempt {
     pub response_status: Option<i16>,
     pub response_time_ms: Option<i32>,
     pub error: Option<String>,
+    /// Body of the response, which lists leave out.
+    pub response_body: Option<String>,
 }
 
 /// A table of deliveries. Each one leads to its page below `path`, and to its order below `orders`. `webhook` renders the link
@@ -101,10 +102,15 @@ pub fn number(value: Option<impl Into<i64>>) -> Markup {
 
 /// Shows the beginning of a text that can be long.
 pub fn excerpt(text: &str) -> Markup {
-    let end = text.char_indices().nth(MAX_TEXT).map(|(at, _)| at);
+    cut(text, MAX_TEXT)
+}
+
+/// Shows at most this many characters of a text.
+fn cut(text: &str, most: usize) -> Markup {
+    let end = text.char_indices().nth(most).map(|(at, _)| at);
     html! {
         pre tabindex="0" { (&text[..end.unwrap_or(text.len())]) }
-        @if end.is_some() { p.quiet { "The page shows the first " (MAX_TEXT) " characters. The API has all of them." } }
+        @if end.is_some() { p.quiet { "The page shows the first " (most) " characters. The API has all of them." } }
     }
 }
 
@@ -136,18 +142,18 @@ pub fn attempts(attempts: &[Attempt]) -> Markup {
     table::table("Attempts", &columns, &attempts.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Renders the headers of a delivery's attempts.
-pub fn headers(delivery: &Delivery, attempts: &[Attempt]) -> Markup {
-    let latest = attempts.last().map(|attempt| copyable(&attempt.request_id));
+/// Shows the body of each attempt's response. The latest one is open. Each gets an equal share of the page.
+pub fn responses(attempts: &[Attempt]) -> Markup {
+    let bodies = attempts.iter().filter_map(|attempt| Some((attempt, attempt.response_body.as_deref()?)));
+    let bodies: Vec<(&Attempt, &str)> = bodies.filter(|(_, body)| !body.is_empty()).collect();
     html! {
-        (facts(&[
-            ("X-Webhook-ID", html! { code { (delivery.webhook_url_id) } }),
-            ("X-Event-ID", copyable(&delivery.event_id)),
-            ("X-Event-Type", html! { code { (delivery.event_type) } }),
-            ("X-Event-Sequence", html! { code { (delivery.sequence) } }),
-            ("X-Request-ID of the latest attempt", latest.unwrap_or_else(|| html! { "–" })),
-        ]))
-        p.quiet { "X-Timestamp and X-Signature are new in each attempt. They are not kept." }
+        @if bodies.is_empty() { p.quiet { "No attempt has one, or they are no longer kept." } }
+        @for (n, (attempt, body)) in bodies.iter().enumerate() {
+            details.card open[n + 1 == bodies.len()] {
+                summary { "Attempt " (attempt.attempt) ", status " (number(attempt.response_status)) }
+                (cut(body, MAX_TEXT / bodies.len()))
+            }
+        }
     }
 }
 
@@ -160,11 +166,11 @@ pub mod tests {
     /// Builds a delivery as the API shows it.
     pub fn detail(status: &str, attempts: i16) -> Detail {
         let attempt = json!({"attempt": 1, "request_id": "r-1", "started_at": "2026-01-31T12:00:00Z", "response_status": 500,
-            "response_time_ms": 12, "error": "status <b>500"});
+            "response_time_ms": 12, "error": "status <b>500", "response_body": "no <b>room"});
         let detail = json!({"id": 11, "event_id": "e-1", "event_type": "order.created", "order_id": 42, "webhook_url_id": 6, "sequence": 9,
             "status": status, "attempt_count": attempts, "max_attempts": 5, "response_status": 500, "response_time_ms": 12,
             "payload": {"data": {"id": 42}}, "created_at": "2026-01-31T12:00:00Z", "delivered_at": null,
-            "next_attempt_at": null, "response_body": "no", "attempts": [attempt]});
+            "next_attempt_at": null, "attempts": [attempt]});
         serde_json::from_value(detail).unwrap()
     }
 
@@ -172,6 +178,17 @@ pub mod tests {
     fn an_attempt_has_its_response() {
         let markup = attempts(&detail("failed", 1).attempts).0;
         assert!(markup.contains("status &lt;b&gt;500") && markup.contains("r-1"), "{markup}");
+    }
+
+    #[test]
+    fn the_responses_of_a_delivery_share_the_page_and_the_latest_is_open() {
+        let body = |body: Option<String>| Attempt { response_body: body, ..detail("failed", 1).attempts.remove(0) };
+        let long = || Some("ä".repeat(MAX_TEXT));
+        let markup = responses(&[body(long()), body(Some(String::new())), body(None), body(long())]).0;
+        assert_eq!((markup.matches("<summary>").count(), markup.matches(" open>").count()), (2, 1), "{markup}");
+        assert_eq!((markup.matches("first 6000 characters").count(), markup.matches('ä').count()), (2, MAX_TEXT));
+        assert!(responses(&detail("failed", 1).attempts).0.contains("no &lt;b&gt;room"));
+        assert!(responses(&[body(None)]).0.contains("No attempt has one"));
     }
 
     #[test]

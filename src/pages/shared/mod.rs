@@ -5,6 +5,7 @@ pub mod attempts;
 pub mod counting;
 pub mod deactivation;
 pub mod delivery;
+pub mod delivery_headers;
 pub mod live;
 pub mod order;
 pub mod replay;

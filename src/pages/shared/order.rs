@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::money;
 use crate::pages::shared::delivery::excerpt;
+use crate::pages::shared::story::{Places, Story};
 
 /// Statuses of orders.
 pub const STATUSES: [&str; 5] = ["PENDING", "DELAYED", "PARTIALLY_DELIVERED", "DELIVERED", "CANCELLED"];
@@ -49,6 +50,22 @@ impl Order {
 /// Renders the data that the client has stored with an order.
 pub fn metadata(order: &Order) -> Markup {
     html! { @if let Some(metadata) = &order.metadata { h2 { "Metadata" } (excerpt(&format!("{metadata:#}"))) } }
+}
+
+/// Renders the units of an order. The delivered ones lead to their events in the story on the page.
+pub fn units(order: &Order) -> Markup {
+    html! {
+        a href="#story" { (order.delivered_quantity) } " of " (order.quantity) " delivered, "
+        (money(&order.denomination, &order.currency)) " each"
+    }
+}
+
+/// Renders the refunded amount of an order. It leads to the movement of the refund.
+pub fn refunded(order: &Order, story: &Story, places: &Places) -> Markup {
+    let amount = money(&order.refunded_amount, &order.currency);
+    html! {
+        @match story.refund() { Some(movement) => a href=((places.transaction)(movement)) { (amount) }, None => (amount) }
+    }
 }
 
 /// Returns the amount that a cancellation would refund now.
@@ -93,6 +110,30 @@ pub mod tests {
             "delivered_on": null, "cancelled_on": null, "cancel_reason": null, "created_at": "2026-01-31T12:00:00.000Z"
         });
         serde_json::from_value(order).unwrap()
+    }
+
+    #[test]
+    fn a_refunded_amount_leads_to_its_movement() {
+        let places = Places {
+            transaction: |movement| format!("/transactions/{}", movement.id),
+            deliveries: "",
+            request: |_| html! {},
+            moment: |_, _| html! {},
+        };
+        let movement = |id: i64, category: &str| {
+            let movement = json!({"id": id, "wallet_id": 2, "type": "CREDIT", "category": category, "amount": "20.00",
+                "balance_after": "20.00", "currency": "EUR", "order_id": 5, "reference": null, "description": "",
+                "created_at": "2026-01-31T12:00:00Z"});
+            json!({"position": id, "event_type": "OrderCancelled", "recorded_at": "2026-01-31T12:00:00Z", "request_id": "r",
+                "actor": {"kind": "operator", "actor_id": null, "name": null}, "description": "", "reason": null,
+                "transaction": movement, "deliveries": []})
+        };
+        let shown = |entries: Vec<Value>| {
+            let story = json!({"order_id": 5, "entries": entries, "entries_left_out": 0});
+            refunded(&order(5), &serde_json::from_value(story).unwrap(), &places).0
+        };
+        assert!(shown(vec![movement(8, "ORDER"), movement(9, "ORDER_REFUND")]).starts_with("<a href=\"/transactions/9\"><span"));
+        assert!(!shown(vec![movement(8, "ORDER")]).contains("href"));
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub struct Story {
 }
 
 impl Story {
+    /// Returns the movement that refunds the order.
+    pub fn refund(&self) -> Option<&Transaction> {
+        self.entries.iter().filter_map(|entry| entry.transaction.as_ref()).find(|movement| movement.category == "ORDER_REFUND")
+    }
+
     /// Sets the address of the page, and the part of the story that its query asks for. A long story links to its parts then.
     pub fn turn_to(&mut self, address: String, query: &Form) {
         self.place = Some(Place { address, first: query.value("steps").parse().ok() });

@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::pages::form::address;
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::day_fields;
 use crate::pages::parts::table;
 use crate::pages::parts::values::{badge, money, time, words};
 
@@ -49,6 +51,13 @@ impl Transaction {
     }
 }
 
+/// Links the amount of a payout to its movement in the wallet, on the pages below `pages`.
+pub fn of_payout(pages: &str, (wallet, payout): (i64, i64), amount: &Markup) -> Markup {
+    let reference = format!("PAY-{payout}");
+    let list = address(&format!("{pages}/wallets/{wallet}"), &[("category", "PAYOUT"), ("reference", &reference)]);
+    html! { a href=(list) { (amount) } }
+}
+
 /// The fields of the filters.
 pub fn choices(fields: &Filled<'_>) -> Markup {
     let categories: Vec<(&str, String)> =
@@ -58,8 +67,7 @@ pub fn choices(fields: &Filled<'_>) -> Markup {
         (fields.select("category", "Kind", &categories, ""))
         (fields.input("order_id", "Order number", "search", ""))
         (fields.input("reference", "Reference", "search", ""))
-        (fields.input("from", "From (UTC)", "date", ""))
-        (fields.input("to", "Until (UTC)", "date", ""))
+        (day_fields(fields))
     }
 }
 

@@ -642,7 +642,7 @@ export interface paths {
         };
         /**
          * Retrieve a delivery
-         * @description Returns the delivery with its complete payload, your endpoint's latest response, and its attempts.
+         * @description Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their responses.
          */
         get: operations["get_delivery"];
         put?: never;
@@ -1098,7 +1098,8 @@ export interface paths {
         get?: never;
         /**
          * Change the password
-         * @description Changes the password of the signed-in user. The current session goes on; all other sessions of the user end.
+         * @description Changes the password of the signed-in user. The current session goes on; all other sessions of the user end. Returns
+         *     409 `E_CONFLICT` if somebody else changes the password at the same time.
          */
         put: operations["change_password"];
         post?: never;
@@ -1474,7 +1475,7 @@ export interface components {
         };
         /**
          * Attempt
-         * @description One attempt to send a delivery.
+         * @description One attempt to send a delivery, with the response.
          */
         Attempt: {
             /**
@@ -1486,6 +1487,8 @@ export interface components {
             error: string | null;
             /** @description Value of the header `X-Request-ID` that the attempt was sent with. */
             request_id: string;
+            /** @description First 64 KiB of the body of your endpoint's response. Null if there was none, or if retention has removed it. */
+            response_body: string | null;
             /**
              * Format: int16
              * @description HTTP status that your endpoint returned; null if it returned none.
@@ -1906,7 +1909,7 @@ export interface components {
         };
         /**
          * DeliveryDetail
-         * @description A delivery with its latest response and its attempts.
+         * @description A delivery with its latest response, and its attempts with their responses.
          */
         DeliveryDetail: {
             /**
@@ -6070,6 +6073,7 @@ export interface operations {
                      *             "attempt": 1,
                      *             "error": null,
                      *             "request_id": "0b9c2b4e-5f0e-4a55-9c29-3d1b8c1f6a10",
+                     *             "response_body": "ok",
                      *             "response_status": 200,
                      *             "response_time_ms": 120,
                      *             "started_at": "2026-01-31T12:00:02.000Z"

@@ -4,16 +4,15 @@ mod alerts;
 mod answers;
 mod endpoints;
 
-use std::collections::BTreeSet;
-
-use ledger_database::{PgConnection, replanned};
-use ledger_events::{Money, ProductId, ShardId};
+use ledger_database::replanned;
+use ledger_events::ShardId;
 use ledger_projections::page::Listed;
 use poem_openapi::OpenApi;
 
 use super::replays::{self, Replay};
 use crate::access::blocks::ActiveBlock;
 use crate::access::{Operator, blocks};
+use crate::api::conditions::Conditions;
 use crate::api::error::ApiError;
 use crate::api::principal::Caller;
 use crate::api::probes::{self, LoopState};
@@ -24,9 +23,8 @@ use crate::delivery::overview::{self, DeliveryQueue, DueWebhook, FailedWebhook, 
 use crate::delivery::queue::MAX_OF_SHARD;
 use crate::heartbeat::Pulse;
 use crate::ledger::activity::{Connected, SigningNode};
-use crate::ledger::nodes::{self, Node};
-use crate::ledger::{activity, backlog, erasure, stock};
-use crate::telemetry::{Minute, SupplierBacklog};
+use crate::ledger::{activity, erasure};
+use crate::telemetry::{Backlog, Minute};
 use alerts::Facts;
 use answers::{
     AlertState, DeliveryDayOfAll, FiringAlert, KnownNode, LowStock, NodeMinute, NodeState, OperationsState, ShardState,
@@ -40,9 +38,9 @@ const MAX_LISTED: i64 = 50;
 async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
     let ids: Vec<ShardId> = state.ledger.shards().collect();
     let conn = &mut state.ledger.pool().acquire().await?;
-    let queues = overview::queues(&mut **conn, MAX_OF_SHARD).await?;
     Ok(Read {
-        conditions: Conditions::read(state, conn, &queues).await?,
+        queues: overview::queues(&mut **conn, MAX_OF_SHARD).await?,
+        conditions: Conditions::read(&state.ledger, conn).await?,
         failing: overview::failing(&mut **conn, MAX_LISTED).await?,
         due: overview::due(&mut **conn, MAX_LISTED).await?,
         failed: overview::failed(&mut **conn, MAX_LISTED).await?,
@@ -58,11 +56,12 @@ async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
 /// Reads only what the alerts depend on, on one connection.
 async fn read_conditions(state: &ApiState) -> Result<Conditions, sqlx::Error> {
     let conn = &mut state.ledger.pool().acquire().await?;
-    Conditions::read(state, conn, &[]).await
+    Conditions::read(&state.ledger, conn).await
 }
 
 /// Results of the reads from the database.
 struct Read {
+    queues: Vec<DeliveryQueue>,
     conditions: Conditions,
     failing: Vec<FailingWebhook>,
     due: Vec<DueWebhook>,
@@ -75,39 +74,25 @@ struct Read {
     replays: Vec<Replay>,
 }
 
-/// Results of the reads that the alerts depend on.
-struct Conditions {
-    shards: Vec<ShardState>,
-    nodes: Vec<Node>,
-    minutes: Vec<Minute>,
-    low: BTreeSet<(ProductId, Money)>,
-    suppliers: Vec<SupplierBacklog>,
+/// Returns the state of each shard. `queues` are further counts, on which no alert depends.
+fn shards_of(state: &ApiState, conditions: &Conditions, queues: &[DeliveryQueue]) -> Vec<ShardState> {
+    let Conditions { backlogs, lags, progress, .. } = conditions;
+    let depths = state.metrics.queue_depths();
+    let shard = |backlog: &Backlog| ShardState::of(*backlog, lags, progress, queues, &depths, &state.metrics);
+    backlogs.iter().map(shard).collect()
 }
 
-impl Conditions {
-    /// Reads the conditions. `queues` are further counts of the shards, on which no alert depends.
-    async fn read(state: &ApiState, conn: &mut PgConnection, queues: &[DeliveryQueue]) -> Result<Conditions, sqlx::Error> {
-        let ids: Vec<ShardId> = state.ledger.shards().collect();
-        let backlogs = backlog::sample(&mut *conn, MAX_OF_SHARD).await?;
-        let lags = backlog::lags(&mut *conn).await?;
-        let progress = activity::progress(&mut *conn).await?;
-        let depths = state.metrics.queue_depths();
-        let shard = |backlog| ShardState::of(backlog, &lags, &progress, queues, &depths, &state.metrics);
-        Ok(Conditions {
-            shards: backlogs.into_iter().map(shard).collect(),
-            nodes: nodes::list(&mut *conn).await?,
-            minutes: nodes::minutes(&mut *conn).await?,
-            low: stock::low(&mut *conn, &ids).await?,
-            suppliers: backlog::suppliers(&mut *conn).await?,
-        })
-    }
-
-    /// Returns the alerts whose condition holds, given the heartbeats and the counts of this node.
-    fn alerts(&self, state: &ApiState, pulses: &[Pulse], minutes: &[Minute]) -> Vec<FiringAlert> {
-        let has_key = state.keyring.current().is_some();
-        let Conditions { shards, nodes, minutes: of_all, low, suppliers } = self;
-        alerts::evaluate(&Facts { shards, pulses, nodes, minutes, of_all, low, suppliers, has_key })
-    }
+/// Returns the alerts whose condition holds, given the heartbeats and the counts of this node.
+fn alerts_of(
+    state: &ApiState,
+    conditions: &Conditions,
+    shards: &[ShardState],
+    pulses: &[Pulse],
+    minutes: &[Minute],
+) -> Vec<FiringAlert> {
+    let has_key = state.keyring.current().is_some();
+    let Conditions { nodes, minutes: of_all, low, suppliers, .. } = conditions;
+    alerts::evaluate(&Facts { shards, pulses, nodes, minutes, of_all, low, suppliers, has_key })
 }
 
 pub struct Operations;
@@ -127,7 +112,8 @@ impl Operations {
         let problem = probes::obstacle(&state, &pulses).await;
         let read = replanned(|| read(&state)).await?;
         let minutes = state.metrics.minutes();
-        let alerts = read.conditions.alerts(&state, &pulses, &minutes);
+        let shards = shards_of(&state, &read.conditions, &read.queues);
+        let alerts = alerts_of(&state, &read.conditions, &shards, &pulses, &minutes);
         let node = NodeState {
             is_ready: problem.is_none(),
             problem,
@@ -140,7 +126,7 @@ impl Operations {
             minutes: read.conditions.minutes.iter().map(NodeMinute::from).collect(),
             connections: read.connections.into_iter().map(Into::into).collect(),
             signers: read.signers.into_iter().map(Into::into).collect(),
-            shards: read.conditions.shards,
+            shards,
             endpoints: read.failing.into_iter().map(FailingEndpoint::from).collect(),
             due_endpoints: read.due.into_iter().map(DueEndpoint::from).collect(),
             failed_endpoints: read.failed.into_iter().map(FailedEndpoint::from).collect(),
@@ -157,12 +143,15 @@ impl Operations {
     /// Retrieve the alerts
     ///
     /// Returns the alerts of `deploy/alerts.yml` whose condition holds now, and the denominations with low stock, as
-    /// `GET /admin/v1/operations` does. It reads less than that.
+    /// `GET /admin/v1/operations` does. It reads less than that, and at most once in three seconds for all who ask a node, so
+    /// the response may be three seconds behind.
     #[oai(path = "/alerts", method = "get", operation_id = "get_alerts")]
     async fn alerts(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<NoStore<Reply<AlertState>>, ApiError> {
-        let conditions = replanned(|| read_conditions(&state)).await?;
-        let alerts = conditions.alerts(&state, &state.ledger.heartbeats().pulses(), &state.metrics.minutes());
-        let low_stock = conditions.low.into_iter().map(LowStock::from).collect();
+        let conditions = state.conditions.get(replanned(|| read_conditions(&state))).await?;
+        let (pulses, minutes) = (state.ledger.heartbeats().pulses(), state.metrics.minutes());
+        let shards = shards_of(&state, &conditions, &[]);
+        let alerts = alerts_of(&state, &conditions, &shards, &pulses, &minutes);
+        let low_stock = conditions.low.iter().copied().map(LowStock::from).collect();
         Ok(NoStore(Reply(AlertState { alerts, low_stock })))
     }
 }

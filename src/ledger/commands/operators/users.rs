@@ -102,7 +102,7 @@ pub struct ChangeOperatorUser {
 #[derive(Clone, Debug)]
 pub struct OwnChange {
     pub session_id: i64,
-    /// Hash of the password that the user has shown. An admin may have replaced it since.
+    /// Hash of the password that the user has shown. Somebody else may have replaced it since.
     pub present_hash: Secret,
 }
 

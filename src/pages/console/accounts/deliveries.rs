@@ -1,5 +1,7 @@
 //! The deliveries of an account with their filters, and one of them with its attempts.
 
+use std::sync::Arc;
+
 use ledger_events::webhook::WebhookEventType;
 use maud::{Markup, html};
 use poem::Response;
@@ -9,10 +11,11 @@ use super::{Account, account, page};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{filters_by_minute, in_minutes};
+use crate::pages::parts::period::{filters_by_minute, in_minutes, minute_fields};
 use crate::pages::parts::values::{badge, facts, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
-use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, headers};
+use crate::pages::shared::delivery::{self, Delivery, Detail, STATUSES, about, attempts, excerpt, responses};
+use crate::pages::shared::delivery_headers::headers;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -27,8 +30,16 @@ struct AnyDelivery {
     detail: Detail,
 }
 
-pub fn add(site: Site) -> Site {
-    site.get("/console/accounts/:id/deliveries", list).get("/console/deliveries/:id", show)
+/// Names of a webhook's own headers, as `GET /admin/v1/webhooks/:id` returns them.
+#[derive(Debug, Deserialize)]
+struct OwnHeaders {
+    header_names: Vec<String>,
+}
+
+/// Adds the pages. The headers of a delivery have the service's name.
+pub fn add(site: Site, service_name: Arc<str>) -> Site {
+    site.get("/console/accounts/:id/deliveries", list)
+        .get("/console/deliveries/:id", move |visit| show(visit, service_name.clone()))
 }
 
 async fn list(visit: Visit) -> PageResult {
@@ -62,8 +73,7 @@ fn list_page(visit: &Visit, account: &Account, deliveries: Option<&List<Delivery
             (fields.input("webhook_url_id", "Webhook number", "search", ""))
             (fields.input("order_id", "Order number", "search", ""))
             (fields.input("replay_id", "Replay number", "search", ""))
-            (fields.input("from", "From (UTC)", "datetime-local", ""))
-            (fields.input("to", "Until (UTC)", "datetime-local", ""))
+            (minute_fields(&fields))
         }))
         @if let Some(deliveries) = deliveries {
             @if deliveries.items.is_empty() { (nothing(&path, visit.query.only(&[&FILTERS[1..], &["from", "to"]].concat()).is_empty())) }
@@ -92,11 +102,12 @@ fn webhook(delivery: &Delivery) -> Markup {
     html! { a href={ "/console/webhooks/" (delivery.webhook_url_id) } { "Webhook " (delivery.webhook_url_id) } }
 }
 
-async fn show(visit: Visit) -> PageResult {
+async fn show(visit: Visit, service_name: Arc<str>) -> PageResult {
     visit.operator()?;
     let AnyDelivery { account_id, detail } = visit.get(&format!("/admin/v1/deliveries/{}", visit.id("id")?)).await?;
-    let account = account(&visit, account_id).await?;
     let delivery = &detail.delivery;
+    let webhook_path = format!("/admin/v1/webhooks/{}", delivery.webhook_url_id);
+    let (account, own) = futures::try_join!(account(&visit, account_id), visit.get::<OwnHeaders>(&webhook_path))?;
     let body = html! {
         (facts(&[
             ("Status", badge(&delivery.status)),
@@ -104,22 +115,18 @@ async fn show(visit: Visit) -> PageResult {
             ("Event", html! { (delivery.event_type) }),
             ("About", about("/console/orders", delivery)),
             ("Webhook", webhook(delivery)),
-            ("Attempts", html! { (delivery.attempt_count) " of " (delivery.max_attempts) }),
+            ("Attempts", html! { a href="#attempts" { (delivery.attempt_count) } " of " (delivery.max_attempts) }),
             ("Created", time(delivery.created_at)),
             ("Delivered", time_or_none(delivery.delivered_at)),
             ("Next attempt", time_or_none(detail.next_attempt_at)),
         ]))
-        h2 { "Attempts" }
+        h2 #attempts { "Attempts" }
         @if detail.attempts.is_empty() { (table::empty("No attempt was made yet, or they are no longer kept.", None)) }
         @else { (attempts(&detail.attempts)) }
-        h2 { "Latest response of the endpoint" }
-        p.quiet { "Of each delivery, the body of the latest response is kept. The table has the status of every attempt." }
-        @match &detail.response_body {
-            Some(text) if !text.is_empty() => (excerpt(text)),
-            _ => p.quiet { "No body, or it is no longer kept." },
-        }
+        h2 { "Response bodies of the endpoint" }
+        (responses(&detail.attempts))
         h2 { "Headers" }
-        (headers(delivery, &detail.attempts))
+        (headers(&service_name, &detail, Some(&own.header_names)))
         h2 { "Payload" }
         (excerpt(&format!("{:#}", delivery.payload)))
     };

@@ -11,6 +11,8 @@ mod users;
 mod wallets;
 mod webhooks;
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use poem::Response;
@@ -48,10 +50,10 @@ pub struct Account {
     created_at: DateTime<Utc>,
 }
 
-pub fn add(site: Site) -> Site {
+pub fn add(site: Site, service_name: Arc<str>) -> Site {
     let site = one::add(site.get("/console/accounts", list).post("/console/accounts", create));
     let site = credential::add(credentials::add(discounts::add(wallets::add(site))));
-    limits::add(deliveries::add(webhooks::add(user::add(users::add(site)))))
+    limits::add(deliveries::add(webhooks::add(user::add(users::add(site))), service_name))
 }
 
 /// Reads an account.

@@ -15,6 +15,7 @@ use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::figure;
 use crate::pages::parts::{layout, table};
+use crate::pages::progress::Work;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
@@ -22,6 +23,15 @@ use crate::pages::visit::Visit;
 const MAX_ROWS: usize = 500;
 /// Largest size of the rows of refused vouchers on a page, in bytes.
 const MAX_ROW_BYTES: usize = 150_000;
+
+/// The upload, as its page names it.
+static LOADING: Work = Work {
+    title: "Upload of vouchers",
+    to_do: "Vouchers to load",
+    done: "Vouchers loaded",
+    advice: "The upload stops if you close this page. The vouchers that are loaded by then stay in the stock. The same file can \
+        be sent again: no voucher is added twice.",
+};
 
 /// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
 #[derive(Debug, Deserialize)]
@@ -70,7 +80,7 @@ struct Refused {
 
 pub fn add(site: Site) -> Site {
     site.get("/console/products/:id/vouchers", load_form)
-        .post("/console/products/:id/vouchers", load)
+        .post_long("/console/products/:id/vouchers", &LOADING, load)
         .get("/console/products/:id/vouchers/void", void_form)
         .post("/console/products/:id/vouchers/void", void)
         .get("/console/products/:id/vouchers/expiry", expiry_form)

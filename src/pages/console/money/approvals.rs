@@ -182,10 +182,14 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
 fn known(approval: &Approval) -> Vec<(&'static str, Markup)> {
     let text = |text: &Option<String>| html! { (text.as_deref().unwrap_or("–")) };
     let note = if approval.action == "ADJUST" { "Reason" } else { "Note" };
+    let behind = match approval.transaction_id {
+        Some(transaction) => format!("/console/transactions/{transaction}"),
+        None => audit_of("subject", &format!("approval/{}", approval.id)),
+    };
     let mut known = vec![
         ("Status", badge(&approval.status)),
         ("Change", html! { (approval.name()) }),
-        ("Amount", money(&approval.amount, &approval.currency)),
+        ("Amount", html! { a href=(behind) { (money(&approval.amount, &approval.currency)) } }),
         ("Account", html! { a href={ "/console/accounts/" (approval.account_id) } { "Account " (approval.account_id) } }),
         ("Wallet", html! { a href={ "/console/wallets/" (approval.wallet_id) } { "Wallet " (approval.wallet_id) } }),
     ];

@@ -13,9 +13,10 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::console::parts::audit_of;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::filters;
+use crate::pages::parts::period::{day_fields, filters};
 use crate::pages::parts::values::{badge, facts, money, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
+use crate::pages::shared::transaction::of_payout;
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
@@ -72,8 +73,7 @@ fn page(visit: &Visit, payouts: Option<&List<Payout>>, refusal: Option<&Refusal>
             (fields.input("wallet_id", "Wallet number", "search", ""))
             (fields.input("beneficiary_id", "Beneficiary number", "search", ""))
             (fields.input("client_reference", "Client's reference", "search", ""))
-            (fields.input("from", "From (UTC)", "date", ""))
-            (fields.input("to", "Until (UTC)", "date", ""))
+            (day_fields(&fields))
         }))
         @if let Some(payouts) = payouts {
             @if payouts.items.is_empty() { (nothing(visit)) }
@@ -133,7 +133,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
         (layout::problem(refusal))
         (facts(&[
             ("Status", badge(&payout.status)),
-            ("Amount", money(&payout.amount, &payout.currency)),
+            ("Amount", of_payout("/console", (payout.wallet_id, id), &money(&payout.amount, &payout.currency))),
             ("Account", html! { a href={ "/console/accounts/" (payout.account_id) } { "Account " (payout.account_id) } }),
             ("Wallet", html! { a href={ "/console/wallets/" (payout.wallet_id) } { "Wallet " (payout.wallet_id) } }),
             ("Beneficiary", html! { a href={ "/console/payouts?beneficiary_id=" (payout.beneficiary_id) } { "Beneficiary " (payout.beneficiary_id) } }),

@@ -11,7 +11,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{filters, period, rfc3339};
+use crate::pages::parts::period::{PERIOD, filters, period, rfc3339};
 use crate::pages::parts::values::{figure, money, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::transaction::{self, FILTERS, Transaction, choices};
@@ -67,7 +67,7 @@ fn page(
     refusal: Option<&Refusal>,
 ) -> Response {
     let path = format!("/console/wallets/{}", wallet.id);
-    let days = visit.query.only(&["from", "to"]);
+    let days = visit.query.only(&PERIOD);
     let body = html! {
         (layout::problem(refusal))
         div.figures {

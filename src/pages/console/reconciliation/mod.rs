@@ -1,6 +1,7 @@
 //! Reconciliation: the money of a period with its differences, and the statements of banks.
 
 mod lines;
+mod narrowed;
 mod report;
 mod statement;
 mod statements;

@@ -6,22 +6,23 @@ use poem::Response;
 use poem::http::header;
 use serde::Deserialize;
 
+use super::narrowed::{self, Narrowed};
 use super::stock::{self, Stock, StockDay};
 use super::wallets::{self, Wallet};
 use crate::pages::call::Refusal;
 use crate::pages::console::parts::position;
-use crate::pages::form::Form;
+use crate::pages::form::{Form, address};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::period::{period, rfc3339};
-use crate::pages::parts::plot::{Label, Series, bars};
+use crate::pages::parts::period::{period_in_utc, rfc3339};
+use crate::pages::parts::plot::{Label, Series, bars, left_out};
 use crate::pages::parts::values::{money, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
 
 /// Largest numbers of bytes that the rows of each table take on the page. The files have all of them.
-const MAX_DIFFERENCES: usize = 25_000;
+const MAX_DIFFERENCES: usize = 20_000;
 const MAX_DAYS: usize = 25_000;
 const MAX_STOCK: usize = 25_000;
 const MAX_WALLETS: usize = 25_000;
@@ -36,6 +37,8 @@ pub(super) const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument
 struct Report {
     checked: String,
     checked_events: i64,
+    narrowed: Vec<Narrowed>,
+    narrowed_left_out: u64,
     currencies: Vec<Currency>,
     days: Vec<Day>,
     stock: Vec<Stock>,
@@ -112,7 +115,7 @@ fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
 /// Returns the fields as a query of the API.
 fn encoded(form: &Form) -> Result<String, Refusal> {
     let mut query = url::form_urlencoded::Serializer::new(form.only(&["account_id"]));
-    for (name, at) in ["from", "to"].into_iter().zip(period(form)?) {
+    for (name, at) in ["from", "to"].into_iter().zip(period_in_utc(form)?) {
         query.extend_pairs(at.map(|at| (name, rfc3339(at))));
     }
     Ok(query.finish())
@@ -165,10 +168,11 @@ fn content(form: &Form, report: &Report) -> Markup {
         }
         p.quiet { (depth(report)) }
         @if !is_good { (differences(report)) }
+        @if !report.narrowed.is_empty() { (narrowed::section(&report.narrowed, report.narrowed_left_out, form)) }
         h2 { "Totals by currency" }
         @if report.currencies.is_empty() {
             (table::empty("No wallet existed in this period, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
-        } @else { (currencies(&report.currencies)) }
+        } @else { (currencies(&report.currencies, form)) }
         (plots(form, report))
         @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
         @if !report.stock.is_empty() {
@@ -183,9 +187,11 @@ fn content(form: &Form, report: &Report) -> Markup {
 }
 
 fn depth(report: &Report) -> String {
+    const TOTALS: &str = "Only totals were compared, because the period has many events.";
     match report.checked.as_str() {
         "MOVEMENTS" => format!("Each movement, order and payout was compared: {} events.", report.checked_events),
-        _ => "Only totals were compared, because the period has many events. Choose fewer days or one account to compare each movement.".to_owned(),
+        _ if report.narrowed.is_empty() => format!("{TOTALS} Choose fewer days or one account to compare each movement."),
+        _ => format!("{TOTALS} Of accounts that differ, {} events were compared one by one.", report.checked_events),
     }
 }
 
@@ -223,8 +229,8 @@ fn concerns(found: &Difference) -> Markup {
     }
 }
 
-/// Renders the totals by currency, which lead to the wallets that they add up.
-fn currencies(currencies: &[Currency]) -> Markup {
+/// Renders the totals by currency. Balances lead to the wallets that they add up, and sums to the events of the period.
+fn currencies(currencies: &[Currency], form: &Form) -> Markup {
     let columns = [
         ("Currency", false),
         ("Wallets", true),
@@ -235,26 +241,42 @@ fn currencies(currencies: &[Currency]) -> Markup {
         ("Adjustments", true),
         ("Closing", true),
     ];
+    let [account, from, to] = ["account_id", "from", "to"].map(|name| (name, form.value(name)));
+    let events = |kind: &str| address("/console/audit", &[("type", kind), account, from, to]);
     let row = |one: &Currency| {
         let Moved { funding, debits, refunds, adjustments } = &one.moved;
-        let total = |amount: &String| html! { a href="#wallets" { (money(amount, &one.currency)) } };
-        let mut row = vec![html! { (one.currency) }, html! { a href="#wallets" { (one.wallets) } }];
-        row.extend([&one.opening_balance, funding, debits, refunds, adjustments, &one.closing_balance].map(total));
-        row
+        let total = |amount: &str, target: &str| html! { a href=(target) { (money(amount, &one.currency)) } };
+        vec![
+            html! { (one.currency) },
+            html! { a href="#wallets" { (one.wallets) } },
+            total(&one.opening_balance, "#wallets"),
+            total(funding, &events("WalletFunded")),
+            total(debits, &events("WalletDebited")),
+            total(refunds, &events("WalletRefunded")),
+            total(adjustments, &events("WalletAdjusted")),
+            total(&one.closing_balance, "#wallets"),
+        ]
     };
-    table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>())
+    html! {
+        (table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>()))
+        @if currencies.len() > 1 { p.quiet { "The events of a sum are those of all currencies. The movements of one wallet stand behind its sums." } }
+    }
 }
 
 fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
     [&moved.funding, &moved.debits, &moved.refunds, &moved.adjustments].map(|amount| money(amount, currency))
 }
 
-/// Draws what came in and what went out, by day, for the first currencies.
+/// Draws what came in and what went out, by day, for the first currencies in which anything moved.
 fn plots(form: &Form, report: &Report) -> Markup {
     let number = |text: &String| text.parse::<f64>().unwrap_or_default();
-    let most = MAX_PLOT_DAYS / report.currencies.len().clamp(1, MAX_PLOTS);
+    let moved = |one: &&Currency| report.days.iter().any(|day| day.currency == one.currency);
+    let moving: Vec<&Currency> = report.currencies.iter().filter(moved).collect();
+    let (drawn, others) = moving.split_at(moving.len().min(MAX_PLOTS));
+    let others: Vec<&str> = others.iter().map(|one| one.currency.as_str()).collect();
+    let most = MAX_PLOT_DAYS / drawn.len().max(1);
     html! {
-        @for one in report.currencies.iter().take(MAX_PLOTS) {
+        @for one in drawn {
             @let days: Vec<&Day> = report.days.iter().filter(|day| day.currency == one.currency).collect();
             @let (all, days) = (days.len(), &days[..days.len().min(most)]);
             @let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(of_day(form, &day.day)))).collect();
@@ -267,6 +289,7 @@ fn plots(form: &Form, report: &Report) -> Markup {
                 @if all > most { p.quiet { "The plot shows the first " (most) " of " (all) " days. The files have all of them." } }
             }
         }
+        (left_out(&others, "The totals above have them, too."))
     }
 }
 
@@ -351,7 +374,9 @@ mod tests {
         let differences = vec![difference; 1_000];
         let currencies = ["EUR", "GBP", "USD"];
         let (stocks, currencies) = (currencies.map(|currency| stock(json!({"currency": currency}))), currencies.map(currency));
-        let report = json!({"checked": "MOVEMENTS", "checked_events": 1, "currencies": currencies,
+        let narrowed = json!({"account_id": 1_000_000, "checked": "DAY", "day": "2026-01-31", "checked_events": 100_000});
+        let report = json!({"checked": "TOTALS", "checked_events": 1, "currencies": currencies,
+            "narrowed": vec![narrowed; 10], "narrowed_left_out": 9,
             "days": days.iter().map(|(day, currency)| with(json!({"day": day, "currency": currency}))).collect::<Vec<_>>(),
             "stock": stocks,
             "stock_days": days.iter().map(|(day, currency)| stock(json!({"day": day, "currency": currency}))).collect::<Vec<_>>(),

@@ -12,6 +12,7 @@ use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::values::time;
 use crate::pages::parts::{layout, table};
+use crate::pages::progress::Work;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
@@ -29,13 +30,21 @@ const COLUMNS: [(&str, &str, &str); 10] = [
     ("date_format", "Format of dates", "Such as %d.%m.%Y. Without it, dates are like 2026-01-31."),
 ];
 
+/// The import, as its page names it.
+static IMPORTING: Work = Work {
+    title: "Import of a bank statement",
+    to_do: "Lines to import",
+    done: "Lines imported",
+    advice: "The import may stop if you close this page. The same file can be sent again: it is imported once.",
+};
+
 #[derive(Debug, Deserialize)]
 struct Imported {
     id: i64,
 }
 
 pub fn add(site: Site) -> Site {
-    site.get("/console/bank-statements", list).post("/console/bank-statements", import)
+    site.get("/console/bank-statements", list).post_long("/console/bank-statements", &IMPORTING, import)
 }
 
 async fn list(visit: Visit) -> PageResult {

@@ -156,7 +156,7 @@ class Deliveries:
     ) -> DeliveryDetailReply:
         """Retrieve a delivery.
 
-        Returns the delivery with its complete payload, your endpoint's latest response, and its attempts."""
+        Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their responses."""
         response = self._send(
             _get_delivery(
                 id,
@@ -266,7 +266,7 @@ class AsyncDeliveries:
     ) -> DeliveryDetailReply:
         """Retrieve a delivery.
 
-        Returns the delivery with its complete payload, your endpoint's latest response, and its attempts."""
+        Returns the delivery with its complete payload, your endpoint's latest response, and its attempts with their responses."""
         response = await self._send(
             _get_delivery(
                 id,

@@ -253,7 +253,8 @@ class Sessions:
     ) -> ConfirmationReply:
         """Change the password.
 
-        Changes the password of the signed-in user. The current session goes on; all other sessions of the user end."""
+        Changes the password of the signed-in user. The current session goes on; all other sessions of the user end. Returns
+        409 `E_CONFLICT` if somebody else changes the password at the same time."""
         response = self._send(
             _change_password(
                 body,
@@ -456,7 +457,8 @@ class AsyncSessions:
     ) -> ConfirmationReply:
         """Change the password.
 
-        Changes the password of the signed-in user. The current session goes on; all other sessions of the user end."""
+        Changes the password of the signed-in user. The current session goes on; all other sessions of the user end. Returns
+        409 `E_CONFLICT` if somebody else changes the password at the same time."""
         response = await self._send(
             _change_password(
                 body,

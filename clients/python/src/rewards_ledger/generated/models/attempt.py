@@ -11,7 +11,7 @@ T = TypeVar("T", bound="Attempt")
 
 @_attrs_define
 class Attempt:
-    """One attempt to send a delivery.
+    """One attempt to send a delivery, with the response.
 
     Attributes:
         attempt (int): Number of the attempt, starting at 1. An attempt whose outcome is unknown is repeated under the
@@ -19,6 +19,8 @@ class Attempt:
         error (Union[None, str]): Reason why the attempt failed, or a note that its outcome is unknown. Null if it
             succeeded or is in flight.
         request_id (str): Value of the header `X-Request-ID` that the attempt was sent with.
+        response_body (Union[None, str]): First 64 KiB of the body of your endpoint's response. Null if there was none,
+            or if retention has removed it.
         response_status (Union[None, int]): HTTP status that your endpoint returned; null if it returned none.
         response_time_ms (Union[None, int]): Duration of the attempt, in milliseconds; null while it is in flight or if
             its outcome is unknown.
@@ -28,6 +30,7 @@ class Attempt:
     attempt: int
     error: Union[None, str]
     request_id: str
+    response_body: Union[None, str]
     response_status: Union[None, int]
     response_time_ms: Union[None, int]
     started_at: datetime.datetime
@@ -40,6 +43,9 @@ class Attempt:
         error = self.error
 
         request_id = self.request_id
+
+        response_body: Union[None, str]
+        response_body = self.response_body
 
         response_status: Union[None, int]
         response_status = self.response_status
@@ -56,6 +62,7 @@ class Attempt:
                 "attempt": attempt,
                 "error": error,
                 "request_id": request_id,
+                "response_body": response_body,
                 "response_status": response_status,
                 "response_time_ms": response_time_ms,
                 "started_at": started_at,
@@ -78,6 +85,13 @@ class Attempt:
 
         request_id = d.pop("request_id")
 
+        def _parse_response_body(data: object) -> Union[None, str]:
+            if data is None:
+                return data
+            return cast(Union[None, str], data)
+
+        response_body = _parse_response_body(d.pop("response_body"))
+
         def _parse_response_status(data: object) -> Union[None, int]:
             if data is None:
                 return data
@@ -98,6 +112,7 @@ class Attempt:
             attempt=attempt,
             error=error,
             request_id=request_id,
+            response_body=response_body,
             response_status=response_status,
             response_time_ms=response_time_ms,
             started_at=started_at,

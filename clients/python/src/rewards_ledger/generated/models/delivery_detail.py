@@ -18,7 +18,7 @@ T = TypeVar("T", bound="DeliveryDetail")
 
 @_attrs_define
 class DeliveryDetail:
-    """A delivery with its latest response and its attempts.
+    """A delivery with its latest response, and its attempts with their responses.
 
     Attributes:
         attempt_count (int): Number of attempts made so far.

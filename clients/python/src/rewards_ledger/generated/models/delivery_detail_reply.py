@@ -15,7 +15,7 @@ T = TypeVar("T", bound="DeliveryDetailReply")
 class DeliveryDetailReply:
     """
     Attributes:
-        data (DeliveryDetail): A delivery with its latest response and its attempts.
+        data (DeliveryDetail): A delivery with its latest response, and its attempts with their responses.
         success (bool): Always `true`.
     """
 

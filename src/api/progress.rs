@@ -1,0 +1,73 @@
+//! Progress of a request whose work takes long, for a page of this node that waits for the response. The page may begin its own
+//! response before that, and goes on with the work as [`carry`] allows.
+
+use std::future::Future;
+
+use poem::{FromRequest, Request, RequestBody};
+use tokio::sync::watch;
+
+use super::audit_log;
+use super::request_id::{self, RequestId};
+use crate::telemetry::traces;
+
+/// Part of a request's work that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub done: usize,
+    pub total: usize,
+}
+
+/// Progress of a request's work, as a handler's argument. Nobody follows it unless a page has made the request.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Option<watch::Sender<Option<Reached>>>);
+
+impl Progress {
+    /// Creates progress that the receiver follows. There is none until the work begins.
+    pub fn followed() -> (Progress, watch::Receiver<Option<Reached>>) {
+        let (sender, receiver) = watch::channel(None);
+        (Progress(Some(sender)), receiver)
+    }
+
+    /// Tells how much is done. A handler calls this for the first time once it has checked the request.
+    pub fn tell(&self, done: usize, total: usize) {
+        if let Some(sender) = &self.0 {
+            sender.send_replace(Some(Reached { done, total }));
+        }
+    }
+}
+
+impl<'a> FromRequest<'a> for Progress {
+    async fn from_request(request: &'a Request, _: &mut RequestBody) -> poem::Result<Self> {
+        Ok(request.extensions().get::<Self>().cloned().unwrap_or_default())
+    }
+}
+
+/// Makes work a part of the current request, wherever it goes on: with the request's ID, its trace and the notes about it.
+pub fn carry<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    // Only tests handle requests outside of the edge.
+    let id = request_id::current().unwrap_or_else(RequestId::random);
+    let (notes, trace) = (audit_log::current(), traces::current());
+    async move { traces::within(trace, request_id::CURRENT.scope(id, notes.during(work))).await }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn carried_work_belongs_to_its_request() {
+        let id = RequestId::random();
+        let carried = request_id::CURRENT.sync_scope(id.clone(), || carry(async { request_id::current() }));
+        assert_eq!(request_id::current(), None);
+        assert_eq!(carried.await, Some(id));
+    }
+
+    #[test]
+    fn progress_that_nobody_follows_is_told_to_nobody() {
+        Progress::default().tell(1, 2);
+        let (progress, reached) = Progress::followed();
+        assert_eq!(*reached.borrow(), None);
+        progress.tell(1, 2);
+        assert_eq!(*reached.borrow(), Some(Reached { done: 1, total: 2 }));
+    }
+}
