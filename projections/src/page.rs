@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool, Transaction, replanned};
-use ledger_events::Position;
+use ledger_events::{AccountId, Position};
 use sqlx::{Encode, Postgres, QueryBuilder, Type};
 
 use crate::state::{Read, Row};
@@ -48,6 +48,13 @@ where
 {
     if let Some(value) = value {
         query.push(" AND ").push(column).push(" = ").push_bind(value);
+    }
+}
+
+/// Appends ` AND account_id = ANY (…)`, if there are accounts.
+pub fn of_accounts(query: &mut QueryBuilder<Postgres>, accounts: Option<&[AccountId]>) {
+    if let Some(accounts) = accounts {
+        query.push(" AND account_id = ANY (").push_bind(accounts.to_vec()).push(")");
     }
 }
 

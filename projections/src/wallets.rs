@@ -73,11 +73,11 @@ pub async fn load_fundings(
     all(query, conn).await
 }
 
-/// Loads the movements after one position and up to another, in order. `None` for `account` selects all accounts.
+/// Loads the movements after one position and up to another, in order. `None` for `accounts` selects all accounts.
 pub async fn transactions_between(
     conn: &mut PgConnection,
     shard: ShardId,
-    account: Option<AccountId>,
+    accounts: Option<&[AccountId]>,
     after: Position,
     upto: Position,
 ) -> Result<Vec<Transaction>, sqlx::Error> {
@@ -89,7 +89,7 @@ pub async fn transactions_between(
         .push_bind(after)
         .push(" AND position <= ")
         .push_bind(upto);
-    page::equals(&mut query, "account_id", account);
+    page::of_accounts(&mut query, accounts);
     query.push(" ORDER BY position, id");
     all(query.build_query_as(), conn).await
 }

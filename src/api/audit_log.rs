@@ -4,7 +4,7 @@
 //! The lines have the target `audit`. `--audit-log` writes them to a file of their own (`cli/logging.rs`).
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ledger_events::Actor;
 use poem::http::{Method, StatusCode, Uri};
@@ -148,25 +148,6 @@ impl AuditLine {
 impl Drop for AuditLine {
     fn drop(&mut self) {
         traces::during(self.place, || self.write());
-    }
-}
-
-/// Line about a request whose outcome is known only at the end of its response. The response has a clone among its extensions.
-#[derive(Clone, Debug, Default)]
-pub struct LateLine(Arc<Mutex<Option<AuditLine>>>);
-
-impl LateLine {
-    /// Keeps the line until the outcome is known, or the client leaves.
-    pub fn keep(&self, line: AuditLine) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
-    }
-
-    /// Ends the line with the status that the outcome alone would have had.
-    pub fn end(&self, status: StatusCode) {
-        let line = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(line) = line {
-            line.end(status);
-        }
     }
 }
 

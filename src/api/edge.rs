@@ -2,6 +2,7 @@
 //! Every error response, also after a panic, is in the error envelope, and every response carries the request ID.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
@@ -13,11 +14,12 @@ use poem_openapi::error::{ParseParamError, ParsePathError, ParseRequestPayloadEr
 use tokio_util::sync::CancellationToken;
 
 use super::allow::Methods;
-use super::audit_log::{AuditLine, LateLine, Notes};
+use super::audit_log::{AuditLine, Notes};
 use super::auth::{QuotaSlot, X_API_KEY};
 use super::browser_headers::forbid_storing;
 use super::error::{ApiError, Code, RateLimited};
 use super::lifecycle::Lifecycle;
+use super::progress::LateOutcome;
 use super::request_id::{CURRENT, RequestId, X_REQUEST_ID, current_text};
 use super::trace::RequestTrace;
 use super::wire_uri::WireUri;
@@ -122,22 +124,50 @@ impl<E: Endpoint> Endpoint for EdgeEndpoint<E> {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let template = response.data::<PathPattern>().map(|pattern| self.methods.template(&pattern.0));
-        if let Some(metrics) = &self.metrics {
-            let path = template.clone().unwrap_or_default();
-            metrics.answered(known, class, path, response.status().as_u16(), start.elapsed());
+        let handled = Handled { known, class, template, start, method, wire, id, notes, api_key, trace, audited };
+        match response.data::<LateOutcome>() {
+            Some(late) => {
+                let metrics = self.metrics.clone();
+                late.keep(move |status| handled.record(metrics.as_ref(), status));
+            }
+            None => handled.record(self.metrics.as_ref(), response.status()),
+        }
+        Ok(response)
+    }
+}
+
+/// A request that is handled, with what its records need.
+struct Handled {
+    known: &'static str,
+    class: &'static str,
+    /// Template of its path, if it has a route.
+    template: Option<Arc<str>>,
+    start: Instant,
+    method: Method,
+    wire: Uri,
+    id: RequestId,
+    notes: Notes,
+    api_key: Option<HeaderValue>,
+    trace: RequestTrace,
+    audited: Option<AuditLine>,
+}
+
+impl Handled {
+    /// Records the status of the response: in the metrics, the access log, the audit log and the trace.
+    fn record(self, metrics: Option<&Metrics>, status: StatusCode) {
+        if let Some(metrics) = metrics {
+            let path = self.template.clone().unwrap_or_default();
+            metrics.answered(self.known, self.class, path, status.as_u16(), self.start.elapsed());
         }
         if tracing::enabled!(target: "access", tracing::Level::INFO) {
-            let caller =
-                Caller { name: notes.caller().map(|caller| caller.to_string()), api_key: api_key.as_ref().and_then(shown) };
-            traces::during(trace.place, || log_access(&method, &wire, response.status(), start, &id, &caller));
+            let name = self.notes.caller().map(|caller| caller.to_string());
+            let caller = Caller { name, api_key: self.api_key.as_ref().and_then(shown) };
+            traces::during(self.trace.place, || log_access(&self.method, &self.wire, status, self.start, &self.id, &caller));
         }
-        match (audited, response.data::<LateLine>()) {
-            (Some(audited), Some(late)) => late.keep(audited),
-            (Some(audited), None) => audited.end(response.status()),
-            (None, _) => {}
+        if let Some(audited) = self.audited {
+            audited.end(status);
         }
-        trace.end(known, template.as_deref().unwrap_or(class), response.status());
-        Ok(response)
+        self.trace.end(self.known, self.template.as_deref().unwrap_or(self.class), status);
     }
 }
 

@@ -84,7 +84,7 @@ pub use inner::Inner;
 pub use lifecycle::Lifecycle;
 pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
 pub use pages::Pages;
-pub use progress::{Progress, Reached, carry};
+pub use progress::{LateOutcome, Progress, Reached, carry};
 pub use serve::{app, documents};
 pub use source::Source;
 pub use state::ApiState;

@@ -24,6 +24,7 @@ use super::state::{State, Tag, amounts, listed, money, not_found, origin, rows_o
 use crate::ledger::command_result::OrderView;
 use crate::ledger::commands;
 use crate::ledger::reader;
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
 use crate::ledger::{Command, CommandResult, StoredResponse};
 use crate::secrets::seal::{Keyring, Secret};
@@ -55,7 +56,7 @@ body! {
     #[derive(Object, Serialize)]
     pub struct CancelOrder {
         /// Reason for the cancellation. The order shows it as `cancel_reason`.
-        pub reason: Option<String> = optional(text(1..=500)),
+        pub reason: Option<String> = optional(text(1..=MAX_REASON)),
     }
 }
 

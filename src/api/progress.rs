@@ -1,8 +1,11 @@
 //! Progress of a request whose work takes long, for a page of this node that waits for the response. The page may begin its own
 //! response before that, and goes on with the work as [`carry`] allows.
 
+use std::fmt;
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use poem::http::StatusCode;
 use poem::{FromRequest, Request, RequestBody};
 use tokio::sync::watch;
 
@@ -39,6 +42,34 @@ impl Progress {
 impl<'a> FromRequest<'a> for Progress {
     async fn from_request(request: &'a Request, _: &mut RequestBody) -> poem::Result<Self> {
         Ok(request.extensions().get::<Self>().cloned().unwrap_or_default())
+    }
+}
+
+/// Outcome of a request whose response begins before it is known. The response has a clone among its extensions.
+#[derive(Clone, Default)]
+pub struct LateOutcome(Arc<Mutex<Option<Record>>>);
+
+/// Records the outcome of a request in the logs, the metrics and the trace.
+type Record = Box<dyn FnOnce(StatusCode) + Send>;
+
+impl LateOutcome {
+    /// Keeps the record until the outcome is known. It is dropped if the client leaves before that.
+    pub(super) fn keep(&self, record: impl FnOnce(StatusCode) + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(record));
+    }
+
+    /// Records the outcome: the status that the response would have had without the progress.
+    pub fn end(&self, status: StatusCode) {
+        let record = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(record) = record {
+            record(status);
+        }
+    }
+}
+
+impl fmt::Debug for LateOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LateOutcome").finish_non_exhaustive()
     }
 }
 

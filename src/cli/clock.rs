@@ -5,6 +5,7 @@ use ledger_projections::envelope::iso8601;
 use serde_json::json;
 
 use super::output::{Output, with_progress};
+use super::writing;
 use crate::config::DatabaseSettings;
 use crate::ledger::{clock, connect};
 use crate::node::Database;
@@ -23,18 +24,22 @@ enum What {
     Show,
     /// Trust the database clock after a jump; from now on vouchers expire by it
     Confirm {
-        /// Reason why the clock is right; stored with the confirmation
+        /// Reason why the clock is right, at most 500 characters; stored with the confirmation
         #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
         reason: String,
     },
 }
 
 pub async fn run(args: ClockArgs, output: &Output) -> anyhow::Result<()> {
+    let reason = match &args.what {
+        What::Show => None,
+        What::Confirm { reason } => Some(writing::reason(reason)?),
+    };
     let database = with_progress("starting the embedded Postgres", Database::open(&args.database)).await?;
     let pool = connect::pool(database.options());
-    let done = match &args.what {
-        What::Show => clock::read(&pool).await,
-        What::Confirm { reason } => clock::confirm(&pool, reason).await,
+    let done = match &reason {
+        None => clock::read(&pool).await,
+        Some(reason) => clock::confirm(&pool, reason.expose()).await,
     };
     pool.close().await;
     database.close().await?;

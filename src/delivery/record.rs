@@ -41,11 +41,11 @@ impl Ended {
         (due - self.ended_at).to_std().ok()
     }
 
-    /// Returns the webhook and the bytes of each stored copy of the response body. A failed attempt has one beside that of the
-    /// delivery.
+    /// Returns the webhook and the bytes of each stored copy of the response body. A failed attempt that another one can follow
+    /// has one beside that of the delivery.
     pub fn stored_bodies(&self) -> impl Iterator<Item = (WebhookId, usize)> {
         let of_delivery = self.outcome.response_body.as_ref().map(|body| (self.claimed.webhook_id, body.len()));
-        let of_attempt = of_delivery.filter(|_| !self.outcome.succeeded());
+        let of_attempt = of_delivery.filter(|_| !self.outcome.succeeded() && self.claimed.attempt < MAX_ATTEMPTS);
         of_delivery.into_iter().chain(of_attempt)
     }
 }
@@ -111,7 +111,8 @@ pub async fn record(
               AND (SELECT true FROM delivery_attempts a WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id)
             -- Not joined again: without statistics of either side, the planner would compare each row with each.
             RETURNING s.delivery_id, s.webhook_id, r.succeeded, r.request_id, r.started_at, r.ended_at, r.response_status, r.response_time_ms, r.error,
-                CASE WHEN NOT r.succeeded THEN r.response_body END AS failed_body),
+                -- The body of the last result stays with the delivery.
+                CASE WHEN NOT r.succeeded AND r.next_attempt_at IS NOT NULL THEN r.response_body END AS earlier_body),
          counted AS (
             INSERT INTO delivery_days AS d (shard_id, webhook_id, day, attempts, delivered, total_ms, longest_ms)
             SELECT $1, webhook_id, (ended_at AT TIME ZONE 'UTC')::date, count(*), count(*) FILTER (WHERE succeeded), sum(response_time_ms),
@@ -122,7 +123,7 @@ pub async fn record(
                 longest_ms = greatest(d.longest_ms, excluded.longest_ms))
          UPDATE delivery_attempts a
          SET started_at = r.started_at, finished_at = r.ended_at, response_status = r.response_status, response_time_ms = r.response_time_ms,
-            error = r.error, response_body = r.failed_body
+            error = r.error, response_body = r.earlier_body
          FROM recorded r
          WHERE a.shard_id = $1 AND a.delivery_id = r.delivery_id AND a.request_id = r.request_id",
     )

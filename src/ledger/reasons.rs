@@ -22,7 +22,7 @@ use super::texts::{
 };
 use crate::secrets::seal::{Keyring, Secret};
 
-/// Maximum number of characters of a reason that a command line gives. Those in requests of the API have the same limit.
+/// Maximum number of characters of a reason or a note, in a request of the API and on a command line.
 pub const MAX_REASON: usize = 500;
 
 /// Reasons by the position of the event. An event without a reason, or whose reason was erased, is absent.

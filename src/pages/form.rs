@@ -113,15 +113,10 @@ pub fn number(text: &str) -> Value {
 }
 
 /// Hint of a field for a moment.
-pub const MOMENT_HINT: &str = "In UTC, such as 2026-01-31 or 2026-01-31 12:00.";
+pub const MOMENT_HINT: &str = "Such as 2026-01-31 or 2026-01-31 12:00, in the time zone that you choose.";
 
-/// Returns the moment that a text names, as a time of the API: a time with its offset, or a day or a time in UTC. The API
-/// refuses any other text at its field.
-pub fn moment(text: &str) -> String {
-    moment_in(text, |local| Some(local.and_utc()))
-}
-
-/// Returns the moment that a text names, as a time of the API. `utc` reads a day or a time without an offset.
+/// Returns the moment that a text names, as a time of the API: a time with its offset, or a day or a time that `utc` reads. The
+/// API refuses any other text at its field.
 pub fn moment_in(text: &str, utc: impl FnOnce(NaiveDateTime) -> Option<DateTime<Utc>>) -> String {
     let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN));
     let time = || ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"].iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
@@ -164,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_day_or_a_time_in_utc() {
+    fn a_moment_is_a_day_or_a_time() {
         for (typed, sent) in [
             ("2026-01-31", "2026-01-31T00:00:00.000Z"),
             ("2026-01-31 12:30", "2026-01-31T12:30:00.000Z"),
@@ -172,7 +167,7 @@ mod tests {
             ("2026-01-31T12:30:00+01:00", "2026-01-31T12:30:00+01:00"),
             ("yesterday", "yesterday"),
         ] {
-            assert_eq!(moment(typed), sent);
+            assert_eq!(moment_in(typed, |local| Some(local.and_utc())), sent);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Pages of long work. The response begins after a while with a page that shows the progress, and ends with the outcome.
 //!
-//! This needs no script, and nothing is kept between requests. The page brings a step for each progress, and then the outcome.
+//! This needs no script, and nothing is kept between requests. The response sends a step for each progress, and then the outcome.
 //! The style sheet hides a step that another one follows, and all of them before the outcome.
 //!
 //! Short work answers with its outcome alone. So does a request that is refused, because no page begins before the API has
@@ -19,8 +19,7 @@ use tokio::sync::watch;
 use super::parts::layout;
 use super::parts::values::grouped;
 use super::visit::Visit;
-use crate::api::audit_log::LateLine;
-use crate::api::{Reached, carry};
+use crate::api::{LateOutcome, Reached, carry};
 
 /// Time that work takes before its page begins.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -45,7 +44,7 @@ pub struct Work {
 type Outcome = Pin<Box<dyn Future<Output = Response> + Send>>;
 type Progress = watch::Receiver<Option<Reached>>;
 
-/// A form whose work is followed.
+/// A request for a page whose work is followed.
 #[derive(Debug)]
 pub struct Followed {
     work: &'static Work,
@@ -71,15 +70,15 @@ impl Followed {
             reached = next(self.patience, &mut self.progress) => reached,
         };
         let first = format!("{}{}{}", self.beginning, opening(self.work).0, step(self.work, begun).0);
-        let line = LateLine::default();
-        let sending = Sending { work: self.work, outcome, progress: self.progress, pause: self.pause, line: line.clone() };
+        let late = LateOutcome::default();
+        let sending = Sending { work: self.work, outcome, progress: self.progress, pause: self.pause, late: late.clone() };
         let rest = stream::unfold(Some(sending), |sending| async move {
             let (part, rest) = sending?.next().await;
             Some((Ok::<_, io::Error>(part), rest))
         });
         let parts = stream::once(future::ready(Ok(first))).chain(rest);
         let mut response = Response::builder().content_type("text/html; charset=utf-8").body(Body::from_bytes_stream(parts));
-        response.set_data(line);
+        response.set_data(late);
         response
     }
 }
@@ -90,7 +89,7 @@ struct Sending {
     outcome: Outcome,
     progress: Progress,
     pause: Duration,
-    line: LateLine,
+    late: LateOutcome,
 }
 
 impl Sending {
@@ -101,7 +100,7 @@ impl Sending {
             response = &mut self.outcome => response,
             reached = next(self.pause, &mut self.progress) => return (step(self.work, reached).0, Some(self)),
         };
-        self.line.end(response.status());
+        self.late.end(response.status());
         let rest = layout::rest(self.work.title, response).await;
         (format!("{CLOSING}{rest}"), None)
     }

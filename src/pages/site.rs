@@ -41,6 +41,16 @@ impl Site {
         self.add(Method::GET, path, None, handler)
     }
 
+    /// Adds a page that is read and whose work can take long. If it does, the page shows the progress before its content.
+    #[must_use]
+    pub fn get_long<F, R>(self, path: &'static str, work: &'static Work, handler: F) -> Site
+    where
+        F: Fn(Visit) -> R + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
+    {
+        self.add(Method::GET, path, Some(work), handler)
+    }
+
     /// Adds the target of a form.
     #[must_use]
     pub fn post<F, R>(self, path: &'static str, handler: F) -> Site

@@ -166,28 +166,18 @@ pub async fn walk_account(
     (shard, bounds): &(ShardId, Bounds),
     account: AccountId,
     most: usize,
+    progress: impl Fn(Progress),
 ) -> Result<(), ReconcileError> {
-    if let Some(checked) = walk_events(pool, *shard, account, bounds, most, &mut report.differences).await? {
-        report.checked_events += checked;
+    let mut conn = pool.acquire().await?;
+    let wanted = [(account, (bounds.after, bounds.upto))];
+    let positions = reader::money_positions(&mut conn, *shard, &wanted, most).await?.remove(&account);
+    drop(conn);
+    if let Some(positions) = positions {
+        let differences = &mut report.differences;
+        report.checked_events += walk_over(pool, *shard, &[account], &positions, bounds, differences, &progress).await?;
         walked(report);
     }
     Ok(())
-}
-
-/// Checks an account's own events between these bounds. Returns their number, or none if there are too many to check.
-pub(super) async fn walk_events(
-    pool: &PgPool,
-    shard: ShardId,
-    account: AccountId,
-    bounds: &Bounds,
-    most: usize,
-    differences: &mut Differences,
-) -> Result<Option<i64>, ReconcileError> {
-    let mut conn = pool.acquire().await?;
-    let range = (bounds.after, bounds.upto);
-    let Some(positions) = reader::money_positions(&mut conn, shard, account, range, most).await? else { return Ok(None) };
-    drop(conn);
-    Ok(Some(walk_over(pool, shard, account, &positions, bounds, differences).await?))
 }
 
 fn walked(report: &mut Report) {
@@ -286,12 +276,7 @@ pub(super) fn next_day(day: NaiveDate) -> NaiveDate {
 }
 
 /// Returns the last position before a time.
-pub(super) async fn before(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    head: Position,
-    time: DateTime<Utc>,
-) -> Result<Position, sqlx::Error> {
+async fn before(conn: &mut PgConnection, shard: ShardId, head: Position, time: DateTime<Utc>) -> Result<Position, sqlx::Error> {
     Ok((reader::first_at(conn, shard, time, head).await? - 1).min(head))
 }
 

@@ -94,13 +94,15 @@ pub(crate) fn kind(fingerprint: &str) -> String {
 
 /// Seals the lines of a file and stores them in the vault. Returns the payload of the event that imports them; until that
 /// event is appended, the lines do not count. Stored lines never change. The lines of an imported statement are not
-/// written again, because some of them may have been erased.
+/// written again, because some of them may have been erased. After each part of the lines, `told` gets the number of those
+/// that are written.
 pub async fn store(
     pool: &PgPool,
     keyring: &Keyring,
     bytes: &[u8],
     format: StatementFormat,
     lines: &[BankLine],
+    told: impl Fn(usize) + Send + Sync,
 ) -> Result<StatementImported, StatementError> {
     let days = lines.iter().map(|line| line.booked_on);
     let (Some(first_day), Some(last_day)) = (days.clone().min(), days.max()) else {
@@ -122,14 +124,20 @@ pub async fn store(
         let sealed = keyring.seal(&kind, line.number.into(), &serde_json::to_vec(line)?)?;
         rows.push((line.number, keyring.fingerprint("statement.line", identity), sealed));
     }
-    replanned(|| insert(pool, &fingerprint, &rows)).await?;
+    replanned(|| insert(pool, &fingerprint, &rows, &told)).await?;
     let lines = i32::try_from(lines.len()).unwrap_or(i32::MAX);
     Ok(StatementImported { format, fingerprint, lines, first_day, last_day })
 }
 
 /// Stores the sealed lines of a statement: their number, fingerprint and sealed content.
-async fn insert(pool: &PgPool, fingerprint: &str, rows: &[(i32, [u8; 32], Vec<u8>)]) -> Result<(), sqlx::Error> {
+async fn insert(
+    pool: &PgPool,
+    fingerprint: &str,
+    rows: &[(i32, [u8; 32], Vec<u8>)],
+    told: &(impl Fn(usize) + Sync),
+) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
+    let mut written = 0;
     for part in rows.chunks(BATCH_LINES) {
         sqlx::query(
             "INSERT INTO vault.statement_lines (shard_id, fingerprint, line, line_fingerprint, sealed)
@@ -143,6 +151,8 @@ async fn insert(pool: &PgPool, fingerprint: &str, rows: &[(i32, [u8; 32], Vec<u8
         .bind(part.iter().map(|(.., sealed)| &sealed[..]).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await?;
+        written += part.len();
+        told(written);
     }
     tx.commit().await
 }

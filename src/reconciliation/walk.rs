@@ -2,6 +2,7 @@
 //! and every day with its row of totals. Keeps one page of events with its days, and the wallets, in memory.
 
 use std::collections::{HashMap, HashSet};
+use std::slice;
 
 use chrono::NaiveDate;
 use ledger_database::{PgConnection, PgPool};
@@ -35,40 +36,46 @@ pub async fn walk(
     differences: &mut Differences,
     progress: &impl Fn(Progress),
 ) -> Result<i64, ReconcileError> {
-    let mut conn = pool.acquire().await?;
-    let mut walk = PeriodCheck::new(shard, account, bounds, differences);
+    let mut walk = PeriodCheck::new(shard, account.as_ref().map(slice::from_ref), bounds, differences);
     let mut at = bounds.after;
     while at < bounds.upto {
+        // A long walk does not keep a connection to itself: other reads may be waiting for one.
+        let mut conn = pool.acquire().await?;
         let window = bounds.upto.min(at.saturating_add(WINDOW));
         let page = reader::money_events(&mut *conn, shard, account, at, window, PAGE_EVENTS).await?;
         let is_all = i64::try_from(page.len()).is_ok_and(|n| n < PAGE_EVENTS);
         let end = if is_all { window } else { page.last().map_or(window, |last| last.position) };
         walk.page(&mut conn, &page, (at, end)).await?;
         at = end;
-        progress(Progress { stage: "reconcile", shard, done: at, total: bounds.upto });
+        progress(Progress { stage: "reconcile", shard, done: at - bounds.after, total: bounds.upto - bounds.after });
     }
+    let mut conn = pool.acquire().await?;
     walk.end(&mut conn).await
 }
 
-/// Checks one account's events, given the positions of all its events in the period. The cost does not depend on the rest
-/// of the log.
+/// Checks the events of some accounts, given the positions of all their events in the period, in order. The cost does not
+/// depend on the rest of the log.
 pub async fn walk_over(
     pool: &PgPool,
     shard: ShardId,
-    account: AccountId,
+    accounts: &[AccountId],
     positions: &[Position],
     bounds: &Bounds,
     differences: &mut Differences,
+    progress: &impl Fn(Progress),
 ) -> Result<i64, ReconcileError> {
-    let mut conn = pool.acquire().await?;
-    let mut walk = PeriodCheck::new(shard, Some(account), bounds, differences);
+    let mut walk = PeriodCheck::new(shard, Some(accounts), bounds, differences);
     let mut at = bounds.after;
+    let total = i64::try_from(positions.len()).unwrap_or(i64::MAX);
     for positions in positions.chunks(usize::try_from(PAGE_EVENTS).unwrap_or(usize::MAX)) {
+        progress(Progress { stage: "reconcile", shard, done: walk.events, total });
+        let mut conn = pool.acquire().await?;
         let page = reader::stored_at(&mut *conn, shard, positions).await?;
         let end = positions.last().copied().unwrap_or(at);
         walk.page(&mut conn, &page, (at, end)).await?;
         at = end;
     }
+    let mut conn = pool.acquire().await?;
     // Rows of movements may have positions after the last event.
     walk.page(&mut conn, &[], (at, bounds.upto)).await?;
     walk.end(&mut conn).await
@@ -76,7 +83,8 @@ pub async fn walk_over(
 
 struct PeriodCheck<'a> {
     shard: ShardId,
-    account: Option<AccountId>,
+    /// Accounts whose rows are compared. None for all.
+    accounts: Option<&'a [AccountId]>,
     bounds: &'a Bounds,
     /// Movement that the previous event requires to follow it.
     expected: Option<ExpectedMovement>,
@@ -92,10 +100,15 @@ struct PeriodCheck<'a> {
 }
 
 impl<'a> PeriodCheck<'a> {
-    fn new(shard: ShardId, account: Option<AccountId>, bounds: &'a Bounds, differences: &'a mut Differences) -> PeriodCheck<'a> {
+    fn new(
+        shard: ShardId,
+        accounts: Option<&'a [AccountId]>,
+        bounds: &'a Bounds,
+        differences: &'a mut Differences,
+    ) -> PeriodCheck<'a> {
         PeriodCheck {
             shard,
-            account,
+            accounts,
             bounds,
             expected: None,
             wallets: HashMap::new(),
@@ -314,7 +327,7 @@ impl<'a> PeriodCheck<'a> {
         mut movements: HashMap<Position, Transaction>,
         (after, upto): (Position, Position),
     ) -> Result<(), ReconcileError> {
-        let rows = wallets::transactions_between(conn, self.shard, self.account, after, upto).await?;
+        let rows = wallets::transactions_between(conn, self.shard, self.accounts, after, upto).await?;
         let mut add = |kind, wallet, position, problem| {
             self.differences.add(Difference::of_wallet(kind, self.shard, wallet, vec![position], problem));
         };
@@ -355,7 +368,7 @@ impl<'a> PeriodCheck<'a> {
         if from >= end {
             return Ok(());
         }
-        let mut rows = totals::between(&mut *conn, self.shard, self.account, (from, end)).await?;
+        let mut rows = totals::between(&mut *conn, self.shard, self.accounts, (from, end)).await?;
         let growing = if next.is_none() { self.growing(conn).await? } else { HashSet::new() };
         let is_settled = |day: &&Day| !growing.contains(&day.wallet_id);
         for walked in days.values().filter(|walked| (from..end).contains(&walked.day)) {

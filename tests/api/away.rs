@@ -246,6 +246,6 @@ async fn an_interrupted_upload_reports_its_progress_and_can_be_sent_again() {
 
     sqlx::raw_sql("DROP TRIGGER away ON vault.vouchers").execute(&mut admin).await.unwrap();
     let loaded = node.operator("POST", &path, stock).await.data(200);
-    let rows: Vec<i64> = (1..=500).collect();
+    let rows: Vec<i64> = (1..=1_000).collect();
     assert_eq!(loaded, json!({"accepted": 500, "duplicates": 1_000, "duplicate_rows": rows, "rejected": []}));
 }

@@ -162,7 +162,8 @@ async fn lines_that_no_event_imported_are_deleted_by_finish() {
     let (id, _) = imported(&node, &setup).await;
     let csv = format!("date,amount,currency,reference\n{},7.00,EUR,cut off\n", Utc::now().date_naive());
     let lines = statements::read(csv.as_bytes(), &Source::Csv(&Columns::default())).unwrap();
-    let stored = statements::store(node.ledger.pool(), &keyring(), csv.as_bytes(), StatementFormat::Csv, &lines).await.unwrap();
+    let (pool, keyring) = (node.ledger.pool(), keyring());
+    let stored = statements::store(pool, &keyring, csv.as_bytes(), StatementFormat::Csv, &lines, |_| {}).await.unwrap();
     let traces = Traces::of(
         &node,
         "SELECT 'line', sealed FROM vault.statement_lines WHERE fingerprint NOT IN (SELECT fingerprint FROM bank_statements)",

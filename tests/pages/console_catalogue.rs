@@ -6,12 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 
 use super::console::enter;
 use super::furnished::PNG;
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, product};
+use crate::support::wait::until;
 
 /// Writes a file for an upload.
 pub fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
@@ -20,32 +22,54 @@ pub fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Sends the form that is open into another window, under a lock that the upload waits for. Releases the lock once the window
-/// shows progress, and returns the text of it.
+/// Sends the form that is open into another window, while a transaction that begins with `hold` holds the upload up. Ends the
+/// transaction once the window shows a bar with a value, and returns the text of that step.
 ///
 /// WebDriver waits until a page is complete, so it cannot look at the progress in its own window.
-pub async fn upload_under(browser: &Browser, node: &Node, lock: &'static str) -> Value {
+pub async fn upload_under(browser: &Browser, node: &Node, hold: String) -> Value {
     let mut holder = node.admin().await;
-    sqlx::raw_sql(lock).execute(&mut holder).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(hold)).execute(&mut holder).await.unwrap();
     let send = "window.upload = window.open('', 'upload');
         const form = document.querySelector('main form.card'); form.target = 'upload'; form.requestSubmit()";
     browser.run(send).await;
-    let progress = "page.querySelector('progress')?.checkVisibility() && page.querySelector('.step p').textContent";
-    let shown = seen_in_upload(browser, progress).await;
-    sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+    let text = "[...page.querySelectorAll('.step')].find((step) =>
+        step.checkVisibility() && step.querySelector('progress[value]'))?.querySelector('p').textContent";
+    let shown = seen_in_upload(browser, text).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     shown
 }
 
-/// Waits until an expression about `page`, the document of the other window, is true. Returns its value.
+/// Waits until an expression about `page`, the document of the other window, is true. Returns its value. A browser without
+/// scripts runs no timers, so the test asks again and again.
 pub async fn seen_in_upload(browser: &Browser, expression: &str) -> Value {
-    let script = format!(
-        "const done = arguments[0], look = () => {{
-            const page = window.upload.document, seen = {expression};
-            if (seen) done(seen); else setTimeout(look, 20);
-        }};
-        look()"
+    let (script, mut seen) = (format!("const page = window.upload.document; return {expression}"), Value::Null);
+    until("the other window shows it", async || {
+        seen = browser.run(&script).await;
+        !matches!(seen, Value::Null | Value::Bool(false))
+    })
+    .await;
+    seen
+}
+
+/// Loads 1,001 vouchers of a product, which are two parts. Holds up the second one until the other window shows that the first one
+/// is loaded.
+async fn load_in_parts(browser: &Browser, node: &Node, directory: &Path, (product, name): (i64, &str), lot: &str) {
+    let rows: Vec<String> = (1..=1_001).map(|number| format!("{lot}-{number},{lot}-{number},10")).collect();
+    let content = format!("card_number,voucher_reference_number,denomination\n{}\n", rows.join("\n"));
+    browser.open(&format!("{}/console/products/{product}/vouchers", node.url())).await;
+    browser.type_into("//input[@id='file']", &file(directory, "lot.csv", content)).await;
+    // The index of references lets no other transaction add this one until the first one ends.
+    let last = format!(
+        "BEGIN; INSERT INTO vault.vouchers (shard_id, id, product_id, denomination, reference, fingerprint, sealed)
+         VALUES (1, 0, 0, 10, '{lot}-1001', '', '')"
     );
-    browser.run_until_done(&script).await
+    assert_eq!(upload_under(browser, node, last).await, "Vouchers loaded: 1\u{202f}000 of 1\u{202f}001");
+    let titles = "page.readyState === 'complete' &&
+        [...page.querySelectorAll('h1')].filter((title) => title.checkVisibility()).map((title) => title.textContent)";
+    assert_eq!(seen_in_upload(browser, titles).await, json!([format!("Vouchers of {name}")]));
+    let figures = "[...page.querySelectorAll('.figure strong')].map((figure) => figure.textContent)";
+    assert_eq!(seen_in_upload(browser, figures).await, json!(["1001", "0", "0"]));
+    browser.run("window.upload.close()").await;
 }
 
 /// Adds a category and a part of it, and a product in the category. The page of the product stays open.
@@ -116,9 +140,9 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
     let rows = "card_number,voucher_reference_number,denomination,expires_on\nA-1,VCH-1,10,\nA-2,VCH-2,10,\n,VCH-3,10,\n\
         A-4,VCH-4,11,\nA-5,VCH-5,10,2020-01-31\nA-6,VCH-6,10,\nA-1,,10,\n";
     let vouchers = file(directory.path(), "vouchers.csv", rows);
-    let further = file(directory.path(), "further.csv", "card_number,denomination\nB-1,10\nB-2,10\n");
+    let (node, directory) = (&node, directory.path());
     in_browser((1440, 2_000), true, |browser| async move {
-        enter(&node, &browser, Role::Admin).await;
+        enter(node, &browser, Role::Admin).await;
         add_product(&browser).await;
         let successor = node.operator("POST", "/products", product("Acme Card II")).await.data(201)["id"].as_i64().unwrap();
         browser.press("Set the image").await;
@@ -208,14 +232,13 @@ async fn an_admin_adds_a_product_loads_its_vouchers_voids_one_moves_one_and_expi
         browser.press("Acme Card").await;
         add_product_with_a_range(&browser).await;
 
-        browser.open(&format!("{}/console/products/{successor}/vouchers", node.url())).await;
-        browser.type_into("//input[@id='file']", &further).await;
-        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE vault.vouchers IN EXCLUSIVE MODE").await;
-        assert_eq!(shown, "Vouchers to load: 2");
-        let titles = "page.readyState === 'complete' &&
-            [...page.querySelectorAll('h1')].filter((title) => title.checkVisibility()).map((title) => title.textContent)";
-        assert_eq!(seen_in_upload(&browser, titles).await, json!(["Vouchers of Acme Card II"]));
-        browser.run("window.upload.close()").await;
+        load_in_parts(&browser, node, directory, (successor, "Acme Card II"), "LOT").await;
+    })
+    .await;
+    let other = node.operator("POST", "/products", product("Acme Card III")).await.data(201)["id"].as_i64().unwrap();
+    in_browser((1440, 2_000), false, |browser| async move {
+        enter(node, &browser, Role::Admin).await;
+        load_in_parts(&browser, node, directory, (other, "Acme Card III"), "BOX").await;
     })
     .await;
 }

@@ -283,8 +283,9 @@ async fn a_person_decides_what_the_lines_of_statements_are() {
 
         browser.press("Bank statements").await;
         browser.type_into("//input[@id='file']", &slow).await;
-        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE vault.statement_lines IN EXCLUSIVE MODE").await;
-        assert_eq!(shown, "Lines to import: 1");
+        // The lines are written. The event that imports them waits.
+        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE bank_statements IN EXCLUSIVE MODE".to_owned()).await;
+        assert_eq!(shown, "Lines imported: 1 of 1");
         seen_in_upload(&browser, "page.querySelector('main')?.textContent.includes('The statement is imported.')").await;
         browser.run("window.upload.close()").await;
     })

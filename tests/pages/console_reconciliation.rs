@@ -33,7 +33,10 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         enter(&node, &browser, Role::Auditor).await;
         browser.press("Reconciliation").await;
         browser.sees("No differences").await;
-        let to_events = "starts-with(@href, '/console/audit?type=WalletDebited&from=')";
+        let to_events = format!(
+            "starts-with(@href, '/console/audit?type=WalletDebited&from=') and contains(@href, '&subject=wallet%2F{}')",
+            setup.wallet_id
+        );
         browser.click(&format!("//main//tr[td[1]='EUR']/td[@data-name='Debits']/a[{to_events}][.='10.00 EUR']")).await;
         browser.find("//main//tbody[count(tr)=1]//a[.='WalletDebited']").await;
         browser.press("Reconciliation").await;
@@ -56,15 +59,22 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         choose(&browser, today - Days::new(1), today + Days::new(1)).await;
         browser.sees("Differences found").await;
         check(&browser, "a reconciliation with differences").await;
-        let row = "//main//tr[td[@data-name='Difference'][normalize-space()='Order debit']]";
-        browser.find(&format!("{row}//a[@href='/console/orders/{order}']")).await;
-        browser.click(&format!("{row}//a[@href='/console/events/1/{payment}']")).await;
+        let debit = "//main//tr[td[@data-name='Difference'][normalize-space()='Order debit']]";
+        browser.find(&format!("{debit}//a[@href='/console/orders/{order}']")).await;
+        browser.click(&format!("{debit}//a[@href='/console/events/1/{payment}']")).await;
         browser.find(&format!("//h1[text()='WalletDebited at position {payment}']")).await;
         browser.sees("9.00").await;
 
         // In a long period, the totals of a wallet lead to the events of its account.
         let mut admin = node.admin().await;
         sqlx::raw_sql(AssertSqlSafe(revealed(order, 20_001))).execute(&mut admin).await.unwrap();
+        // The totals agree, so only the comparison of every event finds the wrong debit of the order.
+        browser.press("Reconciliation").await;
+        browser.sees("Only totals were compared").await;
+        browser.sees("No differences").await;
+        browser.press("Check every event").await;
+        browser.sees("Each movement, order and payout was compared").await;
+        browser.find(&format!("{debit}//a[@href='/console/events/1/{payment}']")).await;
         let raise = format!("UPDATE wallet_transactions SET balance_after = balance_after + 1 WHERE position = {payment}");
         tamper(&mut admin, &raise).await;
         browser.press("Reconciliation").await;

@@ -21,7 +21,8 @@ const NO_LISTS: [&str; 4] =
 const EVENTS: &str = "/console/audit";
 
 /// Terms of definition lists, by page, whose number says something of the thing itself and sums up nothing: its amount and its
-/// place, settings, calls that no event records, and codes that no page may list.
+/// place, settings, calls that no event records, and codes that no page may list. The amounts of a movement are those of the one
+/// event that made it: see `leads_to_its_event`.
 const OF_ITSELF: [(&str, &[&str]); 8] = [
     ("/console/bank-statements/{id}/lines/{line}", &["Amount"]),
     ("/console/events/{shard}/{position}", &["Position", "Version of the schema", "Version of the subject"]),
@@ -307,6 +308,20 @@ fn unlinked_facts(page: &str) -> BTreeSet<String> {
     unlinked.map(|(term, _)| term.to_owned()).collect()
 }
 
+/// Returns whether the page of a movement leads to its event. A client's page leads to the order or the payout, whose page has
+/// the events. Clients see no event of a funding or an adjustment, so its page has the time at which the event was recorded.
+fn leads_to_its_event(route: &str, page: &str) -> bool {
+    match route {
+        "/console/transactions/{id}" => page.contains("<dt>Event</dt><dd>Position <a href=\"/console/events/"),
+        "/portal/transactions/{id}" => {
+            let is_due_to = |cause: &str| page.contains(&format!("<dt>Cause</dt><dd>{cause}"));
+            ["<a href=\"/portal/orders/", "<a href=\"/portal/payouts/"].into_iter().any(is_due_to)
+                || ["Funding<", "Adjustment<"].into_iter().any(is_due_to) && page.contains("<dt>Time</dt><dd><time datetime=")
+        }
+        _ => true,
+    }
+}
+
 /// Checks that the rows with figures of these pages, the figures that stand out, and those in definition lists have a link.
 pub fn lead_somewhere<'a>(pages: impl Iterator<Item = (&'a String, &'a String)>) {
     let routes = routes();
@@ -316,6 +331,7 @@ pub fn lead_somewhere<'a>(pages: impl Iterator<Item = (&'a String, &'a String)>)
         let route = route_of(&routes, path).map_or("", String::as_str);
         let own = OF_ITSELF.iter().find(|(of, _)| *of == route).map(|(_, terms)| *terms).unwrap_or_default();
         names.extend(unlinked_facts(page).into_iter().filter(|term| !own.contains(&&**term)));
+        names.extend((!leads_to_its_event(route, page)).then(|| "Event".to_owned()));
         names.into_iter().map(|name| (name, path.clone())).collect::<Vec<_>>()
     };
     let found: BTreeMap<String, String> = pages.flat_map(of_page).collect();

@@ -59,6 +59,18 @@ async fn times_and_days_are_those_of_the_viewer_with_utc_on_hover() {
         browser.find("//tbody/tr[2]").await;
         let query = format!("?from={day}&to={day}&zone={}", zone.replace('/', "%2F"));
         assert_eq!(browser.run("return location.search").await, json!(query));
+
+        browser.open(&format!("{}/portal/api-keys", node.url())).await;
+        browser.find(&format!("//select[@id='zone']/option[@selected][text()='{zone}']")).await;
+        browser.press("New API key").await;
+        browser.fill("Name", "Till").await;
+        browser.fill("Expires", "2100-01-31 12:00").await;
+        browser.press("Create the API key").await;
+        browser.sees("X-API-Secret").await;
+        let keys = node.bearer(&owner.access_token, "GET", "/client/api/api-keys", Value::Null).await.data(200);
+        let noon: DateTime<Utc> = "2100-01-31T12:00:00Z".parse().unwrap();
+        let end = (noon - TimeDelta::hours(ahead)).format("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+        assert!(keys["api_keys"].as_array().unwrap().iter().any(|key| key["expires_at"] == end), "{keys}");
     })
     .await;
 }

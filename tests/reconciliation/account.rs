@@ -11,10 +11,11 @@ use rewards_ledger::reconciliation::{
     Checked, DifferenceKind, NarrowedTo, Period, Report, narrow, report, walk_account, walk_all,
 };
 use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, ConnectOptions};
 
 use super::totals::spread;
 use crate::support::node::Node;
+use crate::support::proxy::Proxy;
 use crate::support::shop::{SHARD, Shop};
 use crate::support::tampering::revealed;
 
@@ -40,6 +41,17 @@ async fn missing_rows_do_not_make_sound_data_look_wrong() {
         // Account events: opened and funded. Order events: placed, debited, cancelled and refunded.
         assert_eq!((&report["checked"], &report["checked_events"]), (&json!("MOVEMENTS"), &json!(6)), "{deed}");
     }
+    // The log has more events than are checked without a wish for every one.
+    let all = "SELECT count(*) FROM events WHERE stream_type IN ('order', 'payout', 'wallet')";
+    let all: i64 = sqlx::query_scalar(all).fetch_one(&mut admin).await.unwrap();
+    for (query, level, events) in [("", "TOTALS", 6), ("?every_event=true", "MOVEMENTS", all)] {
+        let report = node.operator("GET", &format!("/reconciliation{query}"), Value::Null).await.data(200);
+        assert_eq!((&report["checked"], &report["checked_events"]), (&json!(level), &json!(events)), "{report:#}");
+    }
+    sqlx::raw_sql("UPDATE log_head SET position = position + 1000000 WHERE shard_id = 1").execute(&mut admin).await.unwrap();
+    let refused = node.operator("GET", "/reconciliation?every_event=true", Value::Null).await;
+    let refused = refused.refused(400, "E_VALIDATION_FAILURE");
+    assert!(refused["messages"]["every_event"][0].as_str().unwrap().contains("`rewards-ledger reconcile`"), "{refused}");
 }
 
 #[tokio::test]
@@ -66,13 +78,45 @@ async fn an_accounts_events_are_found_in_any_stretch_of_the_log() {
             .fetch_all(&mut *conn)
             .await
             .unwrap();
-            let found = reader::money_positions(&mut conn, SHARD, account, (after, upto), 100).await.unwrap();
-            assert_eq!(found, Some(expected), "{after} {upto}");
+            let found = reader::money_positions(&mut conn, SHARD, &[(account, (after, upto))], 100).await.unwrap();
+            assert_eq!(found.get(&account), Some(&expected), "{after} {upto}");
         }
     }
     // All its orders and payouts moved something.
-    let all = reader::money_positions(&mut conn, SHARD, account, (0, head), 100).await.unwrap();
-    assert_eq!(reader::movement_positions(&mut conn, SHARD, account, (0, head), 100).await.unwrap(), all);
+    let wanted = [(account, (0, head)), (other, (1, head))];
+    let all = reader::money_positions(&mut conn, SHARD, &wanted, 100).await.unwrap();
+    assert_eq!(reader::movement_positions(&mut conn, SHARD, &wanted, 100).await.unwrap(), all);
+    // An account that does not fit beside the one before it is left out.
+    assert_eq!(all.len(), 2);
+    let few = reader::money_positions(&mut conn, SHARD, &wanted, all[&account].len()).await.unwrap();
+    assert_eq!(few.keys().collect::<Vec<_>>(), [&account]);
+}
+
+/// The number of statements does not grow with the accounts and wallets that differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_accounts_that_differ_are_checked_with_as_many_statements_as_one() {
+    let shop = Shop::open().await;
+    let first = shop.customer.account_id;
+    shop.orders(first, 1).await;
+    for number in 0..5 {
+        let (account, _) = shop.account(&format!("Account {number}")).await;
+        shop.orders(account, 2).await;
+    }
+    shop.project().await;
+    let (proxy, through) = Proxy::before(shop.options.hosts()[0].to_url_lossy().as_str()).await;
+    let pool = connect::without_timeout(&through);
+    let mut counted = vec![];
+    for accounts in [format!("= {first}"), format!("<> {first}")] {
+        shop.tamper(&format!("UPDATE wallets SET balance = balance + 1 WHERE account_id {accounts}")).await;
+        let (mut report, bounds) = report(&pool, &[SHARD], Period::default(), 100).await.unwrap();
+        let before = proxy.statements(&[pool.name()]);
+        narrow(&pool, &mut report, &bounds, (10, 1_000), |_| {}).await.unwrap();
+        assert!(report.narrowed.iter().all(|account| account.checked == NarrowedTo::Period), "{:?}", report.narrowed);
+        counted.push((report.narrowed.len(), report.checked_events, proxy.statements(&[pool.name()]) - before));
+    }
+    // Every account has an event for its wallet and one for the funding, and two for each order.
+    let [(1, 4, one), (6, 34, six)] = counted[..] else { panic!("{counted:?}") };
+    assert!(one > 0 && six <= one, "{counted:?}");
 }
 
 /// However far apart the account's events are, no statement reads more than a short stretch of the log. None of the
@@ -108,7 +152,7 @@ async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared_and_the
     shop.orders(account, 3).await;
     let checked = async |period: Period, most: usize| {
         let (mut report, bounds) = report(shop.pool(), &[SHARD], period, 10).await.unwrap();
-        walk_account(shop.pool(), &mut report, &bounds[0], account, most).await.unwrap();
+        walk_account(shop.pool(), &mut report, &bounds[0], account, most, |_| {}).await.unwrap();
         (report.checked, report.checked_events)
     };
     let whole = Period { account_id: Some(account), ..Period::default() };
@@ -124,10 +168,10 @@ async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared_and_the
     let days = "SELECT day, first_position, last_position FROM daily_totals WHERE wallet_id = $1 ORDER BY day";
     let days: Vec<(NaiveDate, Position, Position)> =
         sqlx::query_as(days).bind(shop.customer.wallet_id).fetch_all(shop.pool()).await.unwrap();
-    let [_, (second, first_position, last_position), (third, ..), ..] = days[..] else { panic!("{days:?}") };
+    let [(first, ..), (second, first_position, last_position), (third, ..), ..] = days[..] else { panic!("{days:?}") };
     let narrowed = async |accounts: usize, events: usize| {
         let (mut report, bounds) = report(shop.pool(), &[SHARD], Period::default(), 10).await.unwrap();
-        narrow(shop.pool(), &mut report, &bounds, accounts, events).await.unwrap();
+        narrow(shop.pool(), &mut report, &bounds, (accounts, events), |_| {}).await.unwrap();
         assert_eq!(report.checked, Checked::Totals);
         report
     };
@@ -153,4 +197,10 @@ async fn an_account_with_too_many_orders_to_walk_has_its_totals_compared_and_the
     assert_eq!(extent(&of_gap), (account, NarrowedTo::Day, Some(third)));
     let problem = format!("the totals of {second}: there is no row");
     assert_eq!(of_gap.differences.differences[0].problem, problem);
+    // So does the first row of all.
+    shop.tamper(&format!("DELETE FROM daily_totals WHERE day = '{first}'")).await;
+    let of_start = narrowed(10, 31).await;
+    let problems: Vec<&str> = of_start.differences.differences.iter().map(|found| &*found.problem).collect();
+    let problem = format!("the totals of {first}: there is no row");
+    assert!(problems.contains(&&*problem), "{problems:?}");
 }

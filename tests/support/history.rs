@@ -467,7 +467,8 @@ impl Shop {
         let csv = format!("date,amount,currency,reference\n{day},1.00,EUR,one\n{day},2.00,EUR,two\n");
         let lines = statements::read(csv.as_bytes(), &Source::Csv(&Columns::default())).unwrap();
         let keyring = super::ledger::keyring();
-        let imported = statements::store(self.pool(), &keyring, csv.as_bytes(), StatementFormat::Csv, &lines).await.unwrap();
+        let stored = statements::store(self.pool(), &keyring, csv.as_bytes(), StatementFormat::Csv, &lines, |_| {});
+        let imported = stored.await.unwrap();
         let imported = self.run(Command::ImportStatement(ImportStatement(imported))).await;
         let CommandResult::Statement { statement, is_new: true } = imported else { panic!() };
         let statement_id = statement.id;

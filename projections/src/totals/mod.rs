@@ -24,7 +24,7 @@ pub use bounds::{Bounds, Piece};
 pub use count::{AccountPeriod, count, day_after};
 pub use read::{LastMovement, Totals, WalletRow, WalletTotals, between, of_period, of_wallet};
 pub use spend::{DaySpend, spend};
-pub use wrong_day::first_wrong_day;
+pub use wrong_day::{WrongDay, first_wrong_days};
 
 pub const NAME: &str = "daily_totals";
 pub const TABLES: &[&str] = &["daily_totals"];

@@ -16,7 +16,7 @@ use sqlx::{Postgres, QueryBuilder, Row};
 
 use super::bounds::Bounds;
 use super::{Day, Sums};
-use crate::known;
+use crate::{known, page};
 use moved::{movements, rows};
 use standing::{of_ids, opened_before, with_days};
 
@@ -176,11 +176,11 @@ pub async fn of_period(
     Ok(Totals { wallets, days: moved.days })
 }
 
-/// Loads the rows from the first day on and before the end day, of one account or of all.
+/// Loads the rows from the first day on and before the end day, of some accounts or of all.
 pub async fn between(
     conn: &mut PgConnection,
     shard: ShardId,
-    account: Option<AccountId>,
+    accounts: Option<&[AccountId]>,
     (from, end): (NaiveDate, NaiveDate),
 ) -> Result<HashMap<(WalletId, NaiveDate), Day>, sqlx::Error> {
     let mut query = Query::new(
@@ -189,7 +189,7 @@ pub async fn between(
          FROM daily_totals WHERE shard_id = ",
     );
     query.push_bind(shard).push(" AND day >= ").push_bind(from).push(" AND day < ").push_bind(end);
-    push_account(&mut query, account);
+    page::of_accounts(&mut query, accounts);
     let rows = query.build().fetch_all(conn).await?;
     let row = |row: PgRow| {
         let currency: &str = row.try_get("currency")?;

@@ -24,6 +24,7 @@ use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{ApiState, State, Tag, newest, not_found, origin, rows_of_each};
 use crate::api::transactions::TransactionType;
 use crate::ledger::command_result::ApprovalView;
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::texts::{self, APPROVAL_NOTE, APPROVAL_REASON, Texts};
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::Secret;
@@ -224,7 +225,7 @@ body! {
     #[derive(Default, Object)]
     struct RejectApproval {
         /// Reason for the rejection. Stored encrypted.
-        reason: Option<String> = optional(text(1..=500)),
+        reason: Option<String> = optional(text(1..=MAX_REASON)),
     }
 }
 

@@ -32,6 +32,7 @@ use crate::api::reply::{Data, Listed, Reply, Stored, render};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
 use crate::api::statements::Form;
 use crate::ledger::commands::{DecideMatch, ImportStatement};
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::texts::{self, DECISION_REASON};
 use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::reconciliation::statements::{self as kept, Limits, MAX_BYTES, Source, StatementError};
@@ -139,7 +140,7 @@ body! {
         /// Payout, which must have the status `PAID`. Required with `PAYOUT`, not allowed otherwise.
         payout_id: Option<i64> = optional(integer(1..=i64::MAX)),
         /// Reason for the decision. Stored encrypted.
-        reason: String = required(text(1..=500)),
+        reason: String = required(text(1..=MAX_REASON)),
     }
     check DecideLine::check
 }
@@ -166,7 +167,7 @@ body! {
     #[derive(Object)]
     struct RevokeDecision {
         /// Reason for the revocation. Stored encrypted.
-        reason: String = required(text(1..=500)),
+        reason: String = required(text(1..=MAX_REASON)),
     }
 }
 
@@ -281,8 +282,9 @@ impl BankStatements {
             StatementFormat::Camt053 => Source::Camt053,
         };
         let lines = kept::read(&bytes, &source).map_err(StatementError::from)?;
-        progress.tell(0, lines.len());
-        let imported = kept::store(pool, &state.keyring, &bytes, format, &lines).await?;
+        let tell = |written: usize| progress.tell(written, lines.len());
+        tell(0);
+        let imported = kept::store(pool, &state.keyring, &bytes, format, &lines, tell).await?;
         let command = Command::ImportStatement(ImportStatement(imported));
         let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
         let (statement, is_new) = answered!(answer, CommandResult::Statement { statement, is_new } => (statement, is_new))?;

@@ -14,6 +14,7 @@ use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{date, integer, line, list, text};
 use crate::api::reply::Reply;
 use crate::api::state::{State, Tag, origin};
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::{CommandResult, FIRST_SHARD, commands};
 use crate::secrets::seal::Secret;
 
@@ -38,7 +39,7 @@ struct VoidVouchers {
 
 impl FromFields for VoidVouchers {
     fn from_fields(fields: &mut Fields<'_>) -> Self {
-        Self { vouchers: references(fields), reason: fields.required("reason", text(1..=500)) }
+        Self { vouchers: references(fields), reason: fields.required("reason", text(1..=MAX_REASON)) }
     }
 }
 
@@ -114,7 +115,7 @@ impl FromFields for TransferVouchers {
         Self {
             vouchers: references(fields),
             to_product_id: fields.required("to_product_id", integer(1..=i64::MAX)),
-            reason: fields.required("reason", text(1..=500)),
+            reason: fields.required("reason", text(1..=MAX_REASON)),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::api::readers::{one_of, text};
 use crate::api::reply::{Listed, Plural, Reply};
 use crate::api::state::{State, Tag, newest, not_found, origin, rows_of_each, time};
 use crate::ledger::commands::{MoneyChange, PayoutOutcome, Supervise};
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::texts::Texts;
 use crate::ledger::{CommandResult, commands};
 use crate::secrets::seal::Secret;
@@ -57,7 +58,7 @@ body! {
         /// Outcome of the payout.
         status: SettledStatus = required(one_of),
         /// Reason for the failure, shown to the client. Allowed with `FAILED` only. Stored encrypted.
-        failure_reason: Option<String> = optional(text(1..=500)),
+        failure_reason: Option<String> = optional(text(1..=MAX_REASON)),
     }
     check SettlePayout::check
 }

@@ -1,5 +1,6 @@
 //! `/admin/v1/reconciliation`: totals of a period as of a position of the log, and the differences found.
 
+mod events;
 mod narrowed;
 mod stock_figures;
 
@@ -18,6 +19,7 @@ use crate::access::Operator;
 use crate::api::error::{ApiError, JSON, documented_header};
 use crate::api::images::binary;
 use crate::api::principal::Caller;
+use crate::api::progress::Progress;
 use crate::api::reply::{Data, render};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, time};
@@ -26,15 +28,6 @@ use crate::reconciliation::{self as figures, Amount, Period, ReconcileError, ren
 use narrowed::NarrowedAccount;
 use stock_figures::{StockDayTotals, StockTotals};
 
-/// Maximum number of events in a period for which each event is also checked.
-const MAX_EVENTS: i64 = 20_000;
-/// Maximum number of events of the requested account for which each event is also checked, regardless of the log's
-/// length.
-const MAX_OF_ACCOUNT: usize = 100_000;
-/// Maximum number of accounts with wallets that differ whose events are checked in a longer period, and maximum number of
-/// these events in all.
-const MAX_NARROWED: usize = 10;
-const MAX_OF_NARROWED: usize = 100_000;
 /// Maximum number of differences and wallets in a response. The CLI has no limit.
 const MAX_DIFFERENCES: usize = 1_000;
 const MAX_WALLETS: usize = 10_000;
@@ -226,7 +219,7 @@ struct ReconciliationReport {
     as_of: Vec<AsOfPosition>,
     /// Depth of the comparison.
     checked: Checked,
-    /// Number of events of orders, payouts and wallets that were checked one by one; 0 if only totals were compared.
+    /// Number of events of orders, payouts and wallets that were checked one by one, also those of the accounts in `narrowed`.
     checked_events: i64,
     /// The first 10 accounts with wallets that differ, if `checked` is `TOTALS`. Their events lead to the differences.
     narrowed: Vec<NarrowedAccount>,
@@ -381,7 +374,10 @@ impl Reconciliation {
     /// Closing balances are always compared with the wallets' rows and last transactions. Each transaction, order and
     /// payout is checked too if the period has at most 20,000 events. With `account_id`, the account may have up to
     /// 100,000 events in the period, and at most as many orders and payouts in all. `checked` shows which comparison was
-    /// made, and `checked_events` the number of events. `rewards-ledger reconcile` checks every event of any period.
+    /// made, and `checked_events` the number of events.
+    ///
+    /// With `every_event=true`, each event of a period with up to 1,000,000 events is checked, which can take a
+    /// minute. A longer period is refused with 400. `rewards-ledger reconcile` checks every event of any period.
     ///
     /// If the totals of wallets differ in a longer period, the events of their accounts are checked: of the first 10
     /// accounts, up to 100,000 events in all. The differences found come first. If an account has too many events, those of
@@ -398,10 +394,12 @@ impl Reconciliation {
     /// `Accept: application/vnd.openxmlformats-officedocument.spreadsheetml.sheet`. The workbook has a sheet each for the
     /// summary, the currencies, the days, the voucher stock, the stock by day, the wallets and the differences.
     #[oai(path = "/reconciliation", method = "get", operation_id = "reconcile")]
+    #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn reconcile(
         &self,
         _caller: Caller<Operator>,
         state: State<'_>,
+        progress: Progress,
         accept: Accept,
         /// Only transactions at or after this time. Default: the start of the log.
         from: Query<Option<DateTime<Utc>>>,
@@ -409,6 +407,8 @@ impl Reconciliation {
         to: Query<Option<DateTime<Utc>>>,
         /// Only wallets of this account.
         account_id: Query<Option<i64>>,
+        /// Whether to check each event of a period with up to 1,000,000 events. Default: false.
+        every_event: Query<Option<bool>>,
     ) -> Result<Reconciled, ApiError> {
         let account_id = account_id.0.map(AccountId);
         let period = Period { from: time("from", from.0)?, to: time("to", to.0)?, account_id };
@@ -422,14 +422,7 @@ impl Reconciliation {
         let pool = &state.read_pool();
         let (mut report, bounds) = figures::report(pool, &shards, period, MAX_DIFFERENCES).await?;
         report.list_wallets(MAX_WALLETS);
-        if bounds.iter().map(|(_, bounds)| bounds.upto - bounds.after).sum::<i64>() <= MAX_EVENTS {
-            figures::walk_all(pool, &mut report, &bounds, |_| {}).await?;
-        } else if let (Some(account), Some(bounds)) = (account_id, bounds.first()) {
-            figures::walk_account(pool, &mut report, bounds, account, MAX_OF_ACCOUNT).await?;
-        }
-        if report.checked == figures::Checked::Totals {
-            figures::narrow(pool, &mut report, &bounds, MAX_NARROWED, MAX_OF_NARROWED).await?;
-        }
+        events::check(pool, &mut report, &bounds, every_event.0.unwrap_or_default(), &progress).await?;
         if wants_workbook(&accept) {
             let workbook = tokio::task::spawn_blocking(move || workbook::render(workbook::of_report(&report))).await;
             return Ok(Reconciled::Workbook(workbook.map_err(ApiError::internal)?.map_err(ApiError::internal)?));

@@ -28,7 +28,7 @@ use crate::ledger::{CommandResult, FIRST_SHARD, commands, stock};
 /// Maximum number of vouchers in one command, so that its transaction does not delay others.
 const CHUNK: usize = 1_000;
 /// Maximum number of duplicates whose rows are returned.
-const MAX_DUPLICATE_ROWS: usize = 500;
+const MAX_DUPLICATE_ROWS: usize = 1_000;
 
 /// Result of an upload of vouchers.
 #[derive(Default, Object, Serialize)]
@@ -37,7 +37,7 @@ struct StockLoaded {
     accepted: i64,
     /// Number of vouchers that the product already has. They are not added again.
     duplicates: i64,
-    /// Rows of these duplicates, counted from 1 without the header row. Only the first 500 are listed.
+    /// Rows of these duplicates, counted from 1 without the header row. Only the first 1,000 are listed.
     duplicate_rows: Vec<i64>,
     /// Rows that were refused, each with the reason.
     rejected: Vec<RejectedRow>,

@@ -26,6 +26,7 @@ use crate::api::state::{State, Tag, amounts, listed, not_found, origin, parsed_c
 use crate::api::transactions::{Transaction, TransactionCategory, TransactionType};
 use crate::api::wallets::Wallet;
 use crate::ledger::commands::{MoneyChange, Supervise};
+use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::{self, CommandResult, StoredResponse, commands, history, reader};
 use crate::secrets::seal::Secret;
 
@@ -49,7 +50,7 @@ body! {
         /// existing transaction.
         reference: String = required(line(1..=100)),
         /// Note for operators. Stored encrypted.
-        note: Option<String> = optional(text(1..=500)),
+        note: Option<String> = optional(text(1..=MAX_REASON)),
     }
 }
 
@@ -63,7 +64,7 @@ body! {
         /// Amount of the correction, greater than 0.00.
         amount: Money = required(money(amounts())),
         /// Reason for the correction. Stored encrypted.
-        reason: String = required(text(1..=500)),
+        reason: String = required(text(1..=MAX_REASON)),
     }
 }
 

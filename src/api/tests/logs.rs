@@ -57,13 +57,18 @@ async fn a_request_is_one_line_without_its_query() {
 }
 
 #[tokio::test]
-async fn the_audit_line_of_a_response_that_takes_long_has_the_status_of_its_outcome() {
+async fn a_response_that_takes_long_is_recorded_with_the_status_of_its_outcome() {
     let lines = logged("/late", "info,access=off").await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["target"], "audit");
     let fields = &lines[0]["fields"];
     assert_eq!((&fields["kind"], &fields["request_id"]), (&json!("reveal"), &json!("mine-1")));
     assert_eq!((&fields["status"], &fields["is_successful"]), (&json!(504), &json!(false)));
+
+    let lines = logged("/late", "info,audit=off").await;
+    let access: Vec<_> = lines.iter().filter(|line| line["target"] == "access").collect();
+    assert_eq!(access.len(), 1, "{lines:?}");
+    assert_eq!(access[0]["fields"]["status"], 504);
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::access::{ClientIdentity, Principal};
+use crate::api::LateOutcome;
 use crate::api::allow::Methods;
-use crate::api::audit_log::{Kind, LateLine, note};
+use crate::api::audit_log::{Kind, note};
 use crate::api::body::{OptionalJson, StrictJson};
 use crate::api::document;
 use crate::api::edge::{Edge, refuse_nul};
@@ -161,7 +162,7 @@ pub fn app() -> impl Endpoint {
     #[poem::handler]
     fn late() -> Response {
         note(Kind::Reveal);
-        let line = LateLine::default();
+        let line = LateOutcome::default();
         let late = line.clone();
         let outcome = async move {
             late.end(StatusCode::GATEWAY_TIMEOUT);

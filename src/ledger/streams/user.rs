@@ -27,7 +27,7 @@ pub struct Index {
 pub struct Query {
     /// Keyed hashes of emails that commands give to users.
     pub emails: Vec<[u8; 32]>,
-    /// Users who change the own password.
+    /// Users who change their own password.
     pub passwords: Vec<UserId>,
     /// Users whose second factor a command changes.
     pub two_factor: Vec<UserId>,

@@ -10,12 +10,13 @@ const localTimes = (root) => {
   }
 };
 
-// Periods: their days can be those of the viewer's time zone, and are unless the address has a period already.
-const hasPeriod = (form) => [...form.querySelectorAll("input[type^=date]")].some((field) => field.value !== "");
+// Periods and moments: they can be in the viewer's time zone, and are unless the form has a period or a moment already.
+const MOMENTS = "input[type^=date], input[name=since], input[name=expires_at], input[name=as_of]";
+const hasPeriod = (form) => [...form.querySelectorAll(MOMENTS)].some((field) => field.value !== "");
 const ownZone = (root) => {
   const own = new Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!own || /^(Etc\/)?(UTC|GMT)$/.test(own)) return;
-  for (const select of root.querySelectorAll("form[data-filters] select[name=zone]")) {
+  for (const select of root.querySelectorAll("form select[name=zone]")) {
     let option = [...select.options].find((one) => one.value === own);
     if (!option) select.append(option = new Option(own, own));
     if (!hasPeriod(select.form)) for (const one of select.options) one.defaultSelected = one === option;
@@ -113,6 +114,14 @@ document.addEventListener("input", (event) => {
   }, 300);
 });
 
+// A response with progress that ends without its outcome: the node or the connection is gone.
+const brokenOff = () => {
+  const working = document.querySelector(".working");
+  if (!working || working.nextElementSibling) return;
+  for (const bar of working.querySelectorAll("progress")) bar.remove();
+  working.querySelector("[role=status]").append("The connection broke off before the end. Send the same file again.");
+};
+
 // Long work in steps: the page sends the form for its next step itself, unless the person has stopped it.
 const proceed = (root) => {
   const form = root.querySelector("form[data-proceed]");
@@ -148,6 +157,7 @@ addEventListener("pageshow", () => { for (const form of document.querySelectorAl
 const isFilled = (field) => {
   if (field.type === "file") return field.files.length > 0;
   if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.name === "zone" && !hasPeriod(field.form)) return false; // it has no effect yet
   if (field.localName === "select") return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
   return field.value !== field.defaultValue;
 };
@@ -207,6 +217,7 @@ const follow = (live) => {
 
 for (const stop of document.querySelectorAll("button[data-stop]")) stop.hidden = false;
 proceed(document);
+brokenOff();
 // A page that refuses its address would refuse it again.
 const isRefused = performance.getEntriesByType("navigation")[0]?.responseStatus >= 400;
 const live = document.querySelector("[data-live]");

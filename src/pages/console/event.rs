@@ -16,7 +16,7 @@ use crate::pages::shared::delivery::excerpt;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
-/// Number of characters of a reason on the page. Those of earlier builds have no limit.
+/// Number of characters of a reason on the page. Those of earlier releases have no limit.
 const MAX_REASON: usize = 2_000;
 
 /// An event, as `GET /admin/v1/events` exports it.

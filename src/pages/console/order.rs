@@ -1,6 +1,6 @@
 //! One order: its facts and its story, now or as of a past time, its cancellation, and its receipt.
 
-use chrono::{NaiveDateTime, SecondsFormat};
+use chrono::{NaiveDate, NaiveDateTime, SecondsFormat};
 use maud::{Markup, html};
 use poem::Response;
 use poem::http::{Method, StatusCode};
@@ -14,7 +14,9 @@ use crate::pages::form::{Form, Kind};
 use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::{badge, copyable, facts, money, time, time_or_none, words};
+use crate::pages::parts::zone::Zone;
 use crate::pages::shared::order::{Order, cancellation, metadata, refunded, units};
 use crate::pages::shared::story::{self, Places, Story};
 use crate::pages::site::Site;
@@ -46,11 +48,14 @@ pub fn add(site: Site) -> Site {
     site.get("/console/orders/:id", show).post("/console/orders/:id/cancel", cancel).get("/console/orders/:id/receipt", receipt)
 }
 
-/// Returns a point in time as the API reads it. A time without a zone is in UTC.
-fn as_of(text: &str) -> String {
-    let text = text.trim().trim_end_matches("UTC").trim_end();
-    let naive = TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
-    naive.map_or_else(|| text.to_owned(), |at| at.and_utc().to_rfc3339_opts(SecondsFormat::Secs, true))
+/// Returns a point in time as the API reads it. A day or a time is in the time zone, unless it ends with `UTC`.
+fn as_of(zone: &Zone, text: &str) -> String {
+    let utc = Zone::utc();
+    let (text, zone) = text.strip_suffix("UTC").map_or((text, zone), |text| (text.trim_end(), &utc));
+    let day = || text.parse::<NaiveDate>().ok().and_then(|day| zone.day(day));
+    let time = || TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let at = day().or_else(|| zone.first(time()?));
+    at.map_or_else(|| text.to_owned(), |at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
 async fn load(visit: &Visit, id: i64, as_of: Option<&str>) -> Result<(AnyOrder, Story), Refusal> {
@@ -67,8 +72,12 @@ async fn load(visit: &Visit, id: i64, as_of: Option<&str>) -> Result<(AnyOrder, 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
-    let asked = visit.query.text("as_of").map(as_of);
-    let refusal = match load(&visit, id, asked.as_deref()).await {
+    let asked = visit.query.text("as_of");
+    let loaded = async {
+        let at = asked.map(|text| Zone::of(&visit.query).map(|zone| as_of(&zone, text))).transpose()?;
+        load(&visit, id, at.as_deref()).await
+    };
+    let refusal = match loaded.await {
         Ok(loaded) => return Ok(page(&visit, &loaded, &Form::default(), None)),
         Err(refusal) if asked.is_none() => return Err(refusal.into()),
         Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Refusal::of_field("as_of", "is before the order"),
@@ -169,12 +178,13 @@ fn details(AnyOrder { account_id, order, .. }: &AnyOrder, story: &Story) -> Mark
 
 /// A form that asks for the order as of a past time.
 fn at_a_time(id: i64, fields: &Filled<'_>) -> Markup {
-    let hint = "A time in UTC such as 2026-01-31 12:00, or a position of the log.";
+    let hint = "A time such as 2026-01-31 12:00, in the time zone that you choose, or a position of the log.";
     html! {
         details.card open[fields.refusal.is_some() || fields.form.text("as_of").is_some()] {
             summary { "Show a past time" }
             form method="get" action={ "/console/orders/" (id) } {
                 (fields.input("as_of", "As of", "text", hint))
+                (zone_field(fields))
                 button.plain { "Show the order then" }
             }
         }
@@ -208,17 +218,28 @@ mod tests {
     use crate::pages::shared::order::tests::order;
 
     #[test]
-    fn a_time_without_a_zone_is_in_utc() {
+    fn a_time_is_in_the_zone_that_is_chosen() {
+        let utc = Zone::utc();
         for (text, sent) in [
             ("2026-01-31 12:00", "2026-01-31T12:00:00Z"),
             ("2026-01-31 12:00:05 UTC", "2026-01-31T12:00:05Z"),
             ("2026-01-31T12:00", "2026-01-31T12:00:00Z"),
             ("2026-01-31T12:00:00+02:00", "2026-01-31T12:00:00+02:00"),
-            ("2026-01-31", "2026-01-31"),
+            ("2026-01-31", "2026-01-31T00:00:00Z"),
             ("17", "17"),
             ("soon", "soon"),
         ] {
-            assert_eq!(as_of(text), sent);
+            assert_eq!(as_of(&utc, text), sent);
+        }
+        let tokyo = Zone::of(&Form::parse(b"zone=Asia/Tokyo")).unwrap();
+        for (text, sent) in [
+            ("2026-01-31 12:00", "2026-01-31T03:00:00Z"),
+            ("2026-01-31", "2026-01-30T15:00:00Z"),
+            ("2026-01-31 12:00 UTC", "2026-01-31T12:00:00Z"),
+            ("2026-01-31T12:00:00+02:00", "2026-01-31T12:00:00+02:00"),
+            ("17", "17"),
+        ] {
+            assert_eq!(as_of(&tokyo, text), sent);
         }
     }
 

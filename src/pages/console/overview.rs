@@ -29,7 +29,7 @@ struct Alerts {
 pub async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let (alerts, approvals, payouts, delayed, partial, accounts) = futures::join!(
-        in_time(visit.get::<Alerts>("/admin/v1/alerts")),
+        in_time(PATIENCE, visit.get::<Alerts>("/admin/v1/alerts")),
         total(&visit, "/admin/v1/approvals?limit=1&status=PENDING", "approvals"),
         total(&visit, "/admin/v1/payouts?limit=1&status=PENDING", "payouts"),
         total(&visit, "/admin/v1/orders?limit=1&status=DELAYED", "orders"),
@@ -56,13 +56,13 @@ pub async fn show(visit: Visit) -> PageResult {
 
 /// Returns the number of items of a list.
 async fn total(visit: &Visit, path: &str, plural: &str) -> Result<u64, Refusal> {
-    Ok(in_time(visit.list::<Value>(path, plural)).await?.total)
+    Ok(in_time(PATIENCE, visit.list::<Value>(path, plural)).await?.total)
 }
 
 /// Waits for a part of the page, so that a slow one does not delay the others for long.
-async fn in_time<T>(part: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+async fn in_time<T>(patience: Duration, part: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
     let late = |_| Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, "E_UNAVAILABLE", "The database takes too long to count."));
-    tokio::time::timeout(PATIENCE, part).await.unwrap_or_else(late)
+    tokio::time::timeout(patience, part).await.unwrap_or_else(late)
 }
 
 /// Renders a number that leads to the list of what it counts, or the reason why the number is not known.
@@ -75,7 +75,18 @@ fn counted(name: &str, number: Result<u64, &Refusal>, target: &str) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use std::future;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_number_that_takes_too_long_is_missing() {
+        let slow = in_time(Duration::from_millis(1), future::pending::<Result<u64, Refusal>>()).await.unwrap_err();
+        let missing = counted("Accounts", Err(&slow), "/console/accounts").0;
+        assert!(missing.contains("<strong>–</strong>") && missing.contains("takes too long to count"), "{missing}");
+        let fast = in_time(Duration::ZERO, future::ready(Ok::<u64, Refusal>(7))).await;
+        assert_eq!(fast.unwrap(), 7, "a number that is there at once counts");
+    }
 
     #[test]
     fn a_number_leads_to_its_list_and_a_missing_one_has_a_reason() {

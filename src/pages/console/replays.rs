@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use crate::access::Role;
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, Kind, MOMENT_HINT, address, moment};
+use crate::pages::form::{Form, Kind, MOMENT_HINT, address};
 use crate::pages::outcome::{PageResult, Stop, redirect};
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::{badge, time};
+use crate::pages::parts::zone::{ZONE, Zone};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::counting::{self, Count, hidden};
 use crate::pages::shared::replay::progress;
@@ -23,7 +25,7 @@ use ledger_events::replay::progress_percent;
 const KINDS: [(&str, &str); 2] =
     [("missed", "What never reached the webhook"), ("deliveries", "Everything that it has a delivery of")];
 /// Fields of the form.
-const FIELDS: &[&str] = &["webhook_id", "kind", "since", "per_second"];
+const FIELDS: &[&str] = &["webhook_id", "kind", "since", ZONE, "per_second"];
 
 /// A replay, as `GET /admin/v1/webhooks/:id/replays` returns it.
 #[derive(Debug, Deserialize)]
@@ -71,12 +73,16 @@ fn path_of(form: &Form) -> Result<String, Refusal> {
 }
 
 /// Builds the body that a form stands for.
-fn body(form: &Form) -> Value {
+///
+/// # Errors
+/// A refusal of the time zone.
+fn body(form: &Form) -> Result<Value, Refusal> {
+    let zone = Zone::of(form)?;
     let mut body = form.json(&[("kind", Kind::Text), ("per_second", Kind::Number)]);
     if let Some(since) = form.text("since") {
-        body["since"] = moment(since).into();
+        body["since"] = zone.moment(since).into();
     }
-    body
+    Ok(body)
 }
 
 /// Everything that the page shows.
@@ -120,7 +126,7 @@ async fn count(visit: Visit) -> PageResult {
     visit.operator()?;
     let form = &visit.form;
     let counted = async {
-        let mut body = body(form);
+        let mut body = body(form)?;
         if let (Some(position), Some(fields)) = (counting::begin(form), body.as_object_mut()) {
             fields.remove("since");
             fields.insert("from_position".to_owned(), position.into());
@@ -144,7 +150,7 @@ async fn start(visit: Visit) -> PageResult {
     visit.operator()?;
     let started = async {
         let path = path_of(&visit.form)?;
-        visit.change::<Value>(Method::POST, &path, &body(&visit.form)).await
+        visit.change::<Value>(Method::POST, &path, &body(&visit.form)?).await
     };
     match started.await {
         Ok(_) => Ok(redirect(&format!("/console/replays?{}&done=replayed", visit.form.only(&["webhook_id"])))),
@@ -178,6 +184,7 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
                 (fields.input("webhook_id", "Webhook number", "text", ""))
                 (fields.select("kind", "Events", &KINDS, ""))
                 (fields.input("since", "Since", "text", &format!("{MOMENT_HINT} Optional for what never reached the webhook.")))
+                (zone_field(&fields))
                 (fields.input("per_second", "Deliveries per second", "text", "From 1 to 500. Without a number: 50."))
                 button.plain { "Count the events" }
             }
@@ -298,7 +305,10 @@ mod tests {
     #[test]
     fn a_form_becomes_a_replay() {
         let form = Form::parse(b"webhook_id=3&kind=deliveries&since=2026-01-31&per_second=20");
-        assert_eq!(body(&form), json!({"kind": "deliveries", "since": "2026-01-31T00:00:00.000Z", "per_second": 20}));
+        let expected = json!({"kind": "deliveries", "since": "2026-01-31T00:00:00.000Z", "per_second": 20});
+        assert_eq!(body(&form).unwrap(), expected);
+        let in_tokyo = body(&Form::parse(b"since=2026-01-31&zone=Asia/Tokyo")).unwrap();
+        assert_eq!(in_tokyo, json!({"since": "2026-01-30T15:00:00.000Z"}));
         assert_eq!(path_of(&form).unwrap(), "/admin/v1/webhooks/3/replays");
         assert!(path_of(&Form::parse(b"webhook_id=../x")).is_err());
     }

@@ -1,8 +1,11 @@
 //! Plots, drawn as SVG on the server. A table with the same figures stands beside each one.
 
+use chrono::{DateTime, Utc};
 use maud::{Markup, PreEscaped, html};
 use plotters::backend::SVGBackend;
 use plotters::prelude::*;
+
+use super::values::time;
 
 /// Colours of the plot. The style sheet replaces them by those of the light or dark design, by attribute.
 const INK: RGBColor = RGBColor(1, 1, 1);
@@ -21,17 +24,25 @@ pub struct Series<'a> {
 #[derive(Debug)]
 pub struct Label {
     pub text: String,
+    /// Time that the text names. The table shows it in the viewer's time zone.
+    pub at: Option<DateTime<Utc>>,
     pub target: Option<String>,
 }
 
 impl Label {
     /// A day such as `2026-01-31`. The label leaves out the year, which is the same for nearly all days of a plot.
     pub fn of_day(day: &str, target: Option<String>) -> Label {
-        Label { text: day.split_once('-').map_or(day, |(_, rest)| rest).to_owned(), target }
+        Label { text: day.split_once('-').map_or(day, |(_, rest)| rest).to_owned(), at: None, target }
+    }
+
+    /// A minute. The label leaves out the day.
+    pub fn of_minute(at: DateTime<Utc>, target: Option<String>) -> Label {
+        Label { text: at.format("%H:%M").to_string(), at: Some(at), target }
     }
 
     fn render(&self) -> Markup {
-        html! { @match &self.target { Some(target) => a href=(target) { (self.text) }, None => (self.text) } }
+        let text = self.at.map_or_else(|| html! { (self.text) }, time);
+        html! { @match &self.target { Some(target) => a href=(target) { (text) }, None => (text) } }
     }
 }
 
@@ -40,12 +51,14 @@ pub fn bars(title: &str, unit: &str, days: &[Label], series: &[Series<'_>]) -> M
     bars_by(title, "Day", unit, days, series)
 }
 
-/// Bars side by side for each label, with a table of the same figures. `kind` names the labels, and `unit` the values.
+/// Bars side by side for each label, with a table of the same figures. `kind` names the labels, and `unit` the values. The labels
+/// of days and minutes are in UTC, which the axis says.
 pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[Label], series: &[Series<'_>]) -> Markup {
+    let axis = if matches!(kind, "Day" | "Minute") { format!("{kind} (UTC)") } else { String::new() };
     html! {
         figure.plot {
             figcaption { (title) }
-            @match draw(unit, labels, series) {
+            @match draw(&axis, unit, labels, series) {
                 Ok(svg) => div.drawing role="img" aria-label=(title) { (PreEscaped(svg)) },
                 Err(error) => p.quiet { "The plot cannot be drawn: " (error) },
             }
@@ -76,8 +89,8 @@ pub fn left_out(currencies: &[&str], place: &str) -> Markup {
     }
 }
 
-/// Draws the bars. The text of the SVG has only figures, labels and the unit.
-fn draw(unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, String> {
+/// Draws the bars. The text of the SVG has only figures, labels, the unit, and the name of the axis below, which may be empty.
+fn draw(axis: &str, unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, String> {
     let mut svg = String::new();
     let most = series.iter().flat_map(|one| &one.values).copied().fold(0.0, f64::max).max(1.0);
     {
@@ -85,7 +98,7 @@ fn draw(unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, S
         let count = labels.len().max(1);
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
-            .x_label_area_size(24)
+            .x_label_area_size(if axis.is_empty() { 24 } else { 40 })
             .y_label_area_size(56)
             .build_cartesian_2d(0.0..count as f64, 0.0..most * 1.1)
             .map_err(|error| error.to_string())?;
@@ -93,21 +106,26 @@ fn draw(unit: &str, labels: &[Label], series: &[Series<'_>]) -> Result<String, S
         let label = |at: &f64| {
             labels.get(at.floor() as usize).filter(|_| at.fract() < 0.01).map(|label| label.text.clone()).unwrap_or_default()
         };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(GRID)
-            .label_style(style)
-            .x_labels(count.min(8))
-            .x_label_formatter(&label)
-            .y_labels(4)
-            // Counts have no decimals: 15, not 15.0.
-            .y_label_formatter(&|value| ((value * 1000.0).round() / 1000.0).to_string())
-            .y_desc(unit)
-            .draw()
-            .map_err(|error| error.to_string())?;
+        // Counts have no decimals: 15, not 15.0.
+        let figure = |value: &f64| ((value * 1000.0).round() / 1000.0).to_string();
+        {
+            let mut mesh = chart.configure_mesh();
+            if !axis.is_empty() {
+                mesh.x_desc(axis);
+            }
+            mesh.disable_x_mesh()
+                .light_line_style(TRANSPARENT)
+                .bold_line_style(GRID)
+                .axis_style(GRID)
+                .label_style(style)
+                .x_labels(count.min(8))
+                .x_label_formatter(&label)
+                .y_labels(4)
+                .y_label_formatter(&figure)
+                .y_desc(unit)
+                .draw()
+                .map_err(|error| error.to_string())?;
+        }
         let width = 0.8 / series.len().max(1) as f64;
         for (index, one) in series.iter().enumerate() {
             let colour = SERIES[index % SERIES.len()].filled();
@@ -134,6 +152,17 @@ mod tests {
         assert!(!markup.contains("style="), "{markup}");
         assert!(markup.contains("<a href=\"/orders?from=2026-11-02\">11-02</a>"), "{markup}");
         assert!(markup.contains(">\n3\n<") || markup.contains(">3<"), "the axis counts in whole orders: {markup}");
+    }
+
+    #[test]
+    fn the_axis_names_utc_and_the_table_has_times_for_the_zone_of_the_viewer() {
+        let labels = [Label::of_minute(DateTime::<Utc>::UNIX_EPOCH, Some("/orders".to_owned()))];
+        let markup = bars_by("Orders by minute", "Minute", "orders", &labels, &[Series { name: "Orders", values: vec![3.0] }]).0;
+        let drawn = markup.split("</svg>").next().unwrap_or_default();
+        assert!(drawn.contains("Minute (UTC)") && drawn.contains("00:00"), "{markup}");
+        let linked = "<a href=\"/orders\"><time datetime=\"1970-01-01T00:00:00.000Z\" title=\"1970-01-01 00:00:00 UTC\">";
+        assert!(markup.contains(linked), "{markup}");
+        assert!(!bars_by("Orders by product", "Product", "orders", &[], &[]).0.contains("UTC"));
     }
 
     #[test]

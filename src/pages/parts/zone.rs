@@ -1,11 +1,12 @@
 //! Time zones of the viewer: the times at which local days and minutes begin.
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike, Utc};
+use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::{AmbiguousTimestamp, TimeZone};
 
 use super::super::call::Refusal;
-use super::super::form::Form;
+use super::super::form::{Form, moment_in};
 
 /// Field with the name of a time zone. Without it, days and minutes are in UTC.
 pub const ZONE: &str = "zone";
@@ -39,10 +40,23 @@ impl Zone {
         DateTime::from_timestamp(at.as_second(), 0)
     }
 
+    /// Returns the moment that a text names, as a time of the API. A day or a time without an offset is in this time zone.
+    pub fn moment(&self, text: &str) -> String {
+        moment_in(text, |local| self.first(local))
+    }
+
     /// Returns the last time at which the clocks show a local time. They show it twice when they are set back.
     pub fn last(&self, local: NaiveDateTime) -> Option<DateTime<Utc>> {
         let at = self.at(local)?.later().ok()?;
         DateTime::from_timestamp(at.as_second(), 0)
+    }
+
+    /// Returns the local date at a time.
+    pub fn date(&self, at: DateTime<Utc>) -> NaiveDate {
+        let part = |part: i8| u32::try_from(part).ok();
+        let local = Timestamp::from_second(at.timestamp()).ok().map(|at| self.0.to_datetime(at).date());
+        let date = local.and_then(|date| NaiveDate::from_ymd_opt(date.year().into(), part(date.month())?, part(date.day())?));
+        date.unwrap_or_else(|| at.date_naive())
     }
 
     fn at(&self, local: NaiveDateTime) -> Option<AmbiguousTimestamp> {

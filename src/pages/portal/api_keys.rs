@@ -77,8 +77,11 @@ async fn list(visit: Visit) -> PageResult {
 /// Creates a key, and shows it with its secret. They are in this response alone, so no redirect follows.
 async fn create(visit: Visit) -> PageResult {
     visit.user()?;
-    let body = restrictions::body(&visit.form);
-    match visit.change_once::<Issued>("/client/api/api-keys", &visit.form.key(), &body).await {
+    let created = async {
+        let body = restrictions::body(&visit.form)?;
+        visit.change_once::<Issued>("/client/api/api-keys", &visit.form.key(), &body).await
+    };
+    match created.await {
         Ok(issued) => {
             let body = html! {
                 p { "Your program sends the key as " code { "X-API-Key" } " and the secret as " code { "X-API-Secret" } "." }

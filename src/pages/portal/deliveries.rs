@@ -178,7 +178,7 @@ fn signature() -> Markup {
             summary { "How to check the signature" }
             ol {
                 li { "Take the body as your endpoint received it, byte by byte. The payload above is formatted for reading." }
-                li { "Compute the HMAC-SHA256 over " code { "X-Timestamp" } ", a dot and the body. The key is the text of the webhook's token." }
+                li { "Compute the HMAC-SHA256 over " code { "X-Timestamp" } ", a dot and the body. The key is the text of the webhook's token, or of the signing secret of the API key to which it is linked." }
                 li { "Compare its lowercase hex with " code { "X-Signature" } ", in constant time." }
                 li { "Refuse a delivery whose " code { "X-Timestamp" } " is more than 5 minutes from your clock." }
             }
@@ -191,6 +191,13 @@ fn signature() -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use hmac::{Hmac, KeyInit, Mac};
+    use hyper::body::Bytes;
+    use sha2::Sha256;
+    use webhook_client::custom::CustomHeaders;
+    use webhook_client::sender;
+    use webhook_client::signature::TOLERANCE_SECONDS;
+
     use super::*;
     use crate::pages::shared::delivery::tests::detail;
 
@@ -198,6 +205,39 @@ mod tests {
     fn a_failed_delivery_with_attempts_left_can_be_retried() {
         assert!(may_retry(&detail("failed", 1).delivery));
         assert!(!may_retry(&detail("failed", 5).delivery) && !may_retry(&detail("pending", 1).delivery));
+    }
+
+    #[test]
+    fn the_steps_of_the_signature_check_give_the_header_of_the_sender() {
+        let (secret, body) = ("whsec_test", r#"{"event_id":"e-1"}"#);
+        let request = sender::Delivery {
+            url: "",
+            webhook_id: 6,
+            event_id: "e-1",
+            event_type: "order.created",
+            sequence: None,
+            request_id: "r-1",
+            secret,
+            previous_secret: None,
+            timestamp: 1_700_000_000,
+            traceparent: None,
+            custom_headers: CustomHeaders::none(),
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        let headers = sender::DeliveryHeaders::new("SERVICE").unwrap().sign(&request).unwrap();
+        let text = signature().0;
+        for step in [
+            "the body as your endpoint received it, byte by byte",
+            "HMAC-SHA256 over <code>X-Timestamp</code>, a dot and the body. The key is the text of the webhook's token",
+            "lowercase hex with <code>X-Signature</code>",
+            &format!("<code>X-Timestamp</code> is more than {} minutes from", TOLERANCE_SECONDS / 60),
+            "(printf '%s.' \"$TIMESTAMP\"; cat body.json) | openssl dgst -sha256 -hmac \"$TOKEN\"",
+        ] {
+            assert!(text.replace("&quot;", "\"").contains(step), "{step}: {text}");
+        }
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+        mac.update(format!("{}.{body}", headers["X-Timestamp"].to_str().unwrap()).as_bytes());
+        assert_eq!(headers["X-Signature"], hex::encode(mac.finalize().into_bytes()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::pages::call::Refusal;
-use crate::pages::form::{Form, moment_in};
+use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::zone_field;
@@ -77,7 +77,7 @@ async fn load(visit: &Visit) -> Result<Events, Refusal> {
 /// A refusal of the time zone, and of the time if there is a cursor too.
 fn first(query: &Form) -> Result<String, Refusal> {
     let zone = Zone::of(query)?;
-    let since = query.text("since").map(|since| ("since", moment_in(since, |local| zone.first(local))));
+    let since = query.text("since").map(|since| ("since", zone.moment(since)));
     if since.is_some() && query.text("after").is_some() {
         return Err(Refusal::of_field("since", "cannot be combined with a cursor: clear one of the two"));
     }

@@ -59,6 +59,7 @@ pub fn plots(webhooks: &[Webhook], attempts: &Attempts) -> Markup {
     // The drawing shows numbers, because names have any length.
     let label = |(webhook, _): &(&Webhook, AttemptTotal)| Label {
         text: format!("Webhook {}", webhook.id),
+        at: None,
         target: Some(attempts_of(webhook.id, days, "")),
     };
     let labels: Vec<Label> = totals.iter().map(label).collect();

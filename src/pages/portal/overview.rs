@@ -1,5 +1,7 @@
 //! The overview: balances, needs for attention, orders and spend by day, the health of webhooks, the latest orders.
 
+use std::cmp::Reverse;
+
 use chrono::{DateTime, Days, DurationRound, TimeDelta, Utc};
 use maud::{Markup, html};
 use rust_decimal::Decimal;
@@ -14,7 +16,7 @@ use crate::pages::form::address;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::period::rfc3339;
 use crate::pages::parts::plot::{self, Label, Series};
-use crate::pages::parts::values::{figure, grouped, money};
+use crate::pages::parts::values::{MAX_LISTED, beginning, figure, grouped, money};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::order::Order;
 use crate::pages::visit::Visit;
@@ -120,6 +122,7 @@ pub async fn show(visit: Visit) -> PageResult {
     let of_webhooks = |webhooks: &[&Webhook]| -> Vec<_> {
         webhooks.iter().map(|webhook| (webhook.name.clone(), format!("/portal/webhooks/{}", webhook.id))).collect()
     };
+    let wanted = visit.query.value("currency").to_ascii_uppercase();
     let body = html! {
         (layout::live(&visit))
         (balances(&wallets))
@@ -140,8 +143,8 @@ pub async fn show(visit: Visit) -> PageResult {
                 &low(&wallets.items, &notices.items), ("wallet is", "wallets are"), "below the amount that was set for a notice"
             ),
         ]))
-        h2 { "Orders and spend" }
-        (by_day(&statistics.days, &wallets.items))
+        h2 #spend { "Orders and spend" }
+        (by_day(&statistics.days, &wallets.items, &wanted))
         h2 { "Health of webhooks" }
         (health::plots(&webhooks.items, &attempts))
         h2 { "Latest orders" }
@@ -203,15 +206,27 @@ fn attention(needs: &[Option<Markup>]) -> Markup {
     }
 }
 
-/// Plots of orders by day, and of spend by day in each currency. The days lead to their orders, and to the movements of the
-/// currency's wallet.
-fn by_day(days: &[Day], wallets: &[Wallet]) -> Markup {
+/// Divides currencies into those with a plot and the others. The wanted one has a plot, and then those with the most days with
+/// spend.
+fn divided<'a>(days: &[Day], currencies: &[&'a str], wanted: &str) -> (Vec<&'a str>, Vec<&'a str>) {
+    let spent_on = |currency: &str| days.iter().filter(|day| day.spend.iter().any(|spend| spend.currency == currency)).count();
+    let mut drawn = currencies.to_vec();
+    drawn.sort_by_cached_key(|currency| (*currency != wanted, Reverse(spent_on(currency)), *currency));
+    let mut others = drawn.split_off(drawn.len().min(MAX_PLOTS));
+    others.sort_unstable();
+    (drawn, others)
+}
+
+/// Plots of orders by day, and of spend by day in the wanted currency and in those with the most days with spend. The days lead
+/// to their orders, and to the movements of the currency's wallet.
+fn by_day(days: &[Day], wallets: &[Wallet], wanted: &str) -> Markup {
     let labels = |path: &str| -> Vec<Label> {
         days.iter().map(|Day { day, .. }| Label::of_day(day, Some(format!("{path}?from={day}&to={day}")))).collect()
     };
     let mut currencies: Vec<&str> = days.iter().flat_map(|day| &day.spend).map(|spend| &*spend.currency).collect();
     currencies.sort_unstable();
     currencies.dedup();
+    let (drawn, others) = divided(days, &currencies, wanted);
     let orders = Series { name: "Orders", values: days.iter().map(|day| day.orders as f64).collect() };
     let amount = |day: &Day, currency: &str, of: fn(&Spend) -> &str| {
         let spend = day.spend.iter().find(|spend| spend.currency == currency);
@@ -229,15 +244,19 @@ fn by_day(days: &[Day], wallets: &[Wallet]) -> Markup {
     };
     html! {
         (plot::bars("Orders by day (UTC)", "orders", &labels("/portal/orders"), &[orders]))
-        @for currency in currencies.iter().take(MAX_PLOTS) { (spend(currency)) }
-        (plot::left_out(currencies.get(MAX_PLOTS..).unwrap_or_default(), "The table has their sums."))
+        @if !wanted.is_empty() && !currencies.contains(&wanted) {
+            p.quiet { "Nothing was spent in " (beginning(wanted, MAX_LISTED)) " in the last " (days.len()) " days." }
+        }
+        @for currency in &drawn { (spend(currency)) }
+        (plot::left_out(&others, "The table has their sums, and leads to their plots."))
         @if currencies.is_empty() { p.quiet { "Nothing was spent in the last " (days.len()) " days." } }
-        @else { (sums(days, &currencies, wallets)) }
+        @else { (sums(days, &currencies, &others, wallets)) }
     }
 }
 
-/// A table of what was spent in all these days, by currency. The sums lead to the movements of the currency's wallet.
-fn sums(days: &[Day], currencies: &[&str], wallets: &[Wallet]) -> Markup {
+/// A table of what was spent in all these days, by currency. The sums lead to the movements of the currency's wallet, and a
+/// currency without a plot to its plot.
+fn sums(days: &[Day], currencies: &[&str], without_plot: &[&str], wallets: &[Wallet]) -> Markup {
     let [from, to] = [days.first(), days.last()].map(|day| day.map_or("", |day| day.day.as_str()));
     let sum = |currency: &str, of: fn(&Spend) -> &str, category: &str| {
         let spend = days.iter().flat_map(|day| &day.spend).filter(|spend| spend.currency == currency);
@@ -250,7 +269,9 @@ fn sums(days: &[Day], currencies: &[&str], wallets: &[Wallet]) -> Markup {
     };
     let row = |currency: &&str| {
         let spent = sum(currency, |spend| &spend.spent, "ORDER");
-        vec![html! { (currency) }, spent, sum(currency, |spend| &spend.refunded, "ORDER_REFUND")]
+        let plot = without_plot.contains(currency).then(|| address("/portal", &[("currency", *currency)]));
+        let name = html! { @match plot { Some(plot) => a href={ (plot) "#spend" } { (currency) }, None => (currency) } };
+        vec![name, spent, sum(currency, |spend| &spend.refunded, "ORDER_REFUND")]
     };
     let rows = table::fitting(currencies.iter().map(row), MAX_SUMS);
     html! {
@@ -276,14 +297,14 @@ mod tests {
         ]))
         .unwrap();
         let wallets = [Wallet { id: 3, currency: "EUR".to_owned(), balance: "1.00".to_owned() }];
-        let markup = by_day(&days, &wallets).0;
+        let markup = by_day(&days, &wallets, "").0;
         for target in ["/portal/orders?from=2026-01-31&amp;to=2026-01-31", "/portal/wallets/3?from=2026-01-31&amp;to=2026-01-31"]
         {
             assert!(markup.contains(target), "{markup}");
         }
         assert!(markup.contains("Spend by day, in EUR") && markup.contains("Spend by day, in USD"), "{markup}");
         assert!(markup.contains(">10.5<") && markup.contains(">01-31<"), "{markup}");
-        assert!(by_day(&days[..1], &wallets).0.contains("Nothing was spent"));
+        assert!(by_day(&days[..1], &wallets, "").0.contains("Nothing was spent"));
     }
 
     #[test]
@@ -295,12 +316,35 @@ mod tests {
         };
         let days: Vec<Day> = serde_json::from_value(json!([day("2026-01-30"), day("2026-01-31")])).unwrap();
         let wallets = [Wallet { id: 3, currency: "GBP".to_owned(), balance: "1.00".to_owned() }];
-        let markup = by_day(&days, &wallets).0;
+        let markup = by_day(&days, &wallets, "").0;
         assert_eq!(markup.matches("Spend by day, in ").count(), 3 * MAX_PLOTS, "a caption, a label and a title: {markup}");
         assert!(markup.contains("And 2 more currencies without a plot: EUR, GBP. "), "{markup}");
         assert_eq!(markup.matches("21.00 <span").count(), currencies.len(), "{markup}");
         let link = "/portal/wallets/3?category=ORDER_REFUND&amp;from=2026-01-30&amp;to=2026-01-31\"><span class=\"money\">2.10 ";
         assert!(markup.contains(link), "{markup}");
+    }
+
+    #[test]
+    fn the_currencies_with_the_most_days_with_spend_have_a_plot_and_a_link_leads_to_another_one() {
+        let spend = |currencies: &[&str]| -> Vec<_> {
+            currencies.iter().map(|currency| json!({"currency": currency, "spent": "1.00", "refunded": "0.00"})).collect()
+        };
+        let of = |currencies: &[&str]| json!({"day": "2026-01-31", "orders": 1, "spend": spend(currencies)});
+        let days = json!([of(&["AED", "BRL", "CHF", "DKK", "EUR", "USD"]), of(&["USD", "CHF"]), of(&["USD"])]);
+        let days: Vec<Day> = serde_json::from_value(days).unwrap();
+        let drawn = |markup: &str| -> Vec<String> {
+            let titles = markup.split("<figcaption>Spend by day, in ").skip(1);
+            titles.map(|title| title.chars().take(3).collect()).collect()
+        };
+        let markup = by_day(&days, &[], "").0;
+        assert_eq!(drawn(&markup), ["USD", "CHF", "AED", "BRL"]);
+        assert!(markup.contains("2 more currencies without a plot: DKK, EUR. "), "{markup}");
+        assert!(markup.contains("<a href=\"/portal?currency=EUR#spend\">EUR</a>"), "{markup}");
+        assert!(!markup.contains("/portal?currency=USD"), "{markup}");
+        assert_eq!(drawn(&by_day(&days, &[], "EUR").0), ["EUR", "USD", "CHF", "AED"]);
+        let unknown = by_day(&days, &[], "<B>").0;
+        assert!(unknown.contains("Nothing was spent in &lt;B&gt; in the last 3 days."), "{unknown}");
+        assert_eq!(drawn(&unknown), drawn(&markup));
     }
 
     #[test]

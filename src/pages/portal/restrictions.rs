@@ -5,9 +5,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::pages::form::{Form, Kind, MOMENT_HINT, moment};
+use crate::pages::call::Refusal;
+use crate::pages::form::{Form, Kind, MOMENT_HINT};
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::time;
+use crate::pages::parts::zone::Zone;
 
 /// Groups of operations that a key may use, with their meanings.
 const SCOPES: [(&str, &str); 4] = [
@@ -44,27 +47,32 @@ pub fn inputs(fields: &Filled<'_>) -> Markup {
     html! {
         (fields.ticks("scopes", "Operations", "Without a choice, the key may use all of them.", &SCOPES))
         (fields.input("expires_at", "Expires", "text", &format!("Optional. {MOMENT_HINT}")))
+        (zone_field(fields))
         (fields.area("allowed_networks", "Allowed networks", "Optional, one per line, such as 203.0.113.0/24. Requests from elsewhere are refused."))
         p.hint { "Restrictions cannot be changed later." }
     }
 }
 
 /// Builds the body of a new key. Restrictions that are not filled in are left out.
-pub fn body(form: &Form) -> Value {
+///
+/// # Errors
+/// A refusal of the time zone.
+pub fn body(form: &Form) -> Result<Value, Refusal> {
+    let zone = Zone::of(form)?;
     let mut body = form.json(&[("name", Kind::Text)]);
     let scopes: Vec<&str> = form.all("scopes").collect();
     if !scopes.is_empty() {
         body["scopes"] = json!(scopes);
     }
     if let Some(end) = form.text("expires_at") {
-        body["expires_at"] = json!(moment(end));
+        body["expires_at"] = json!(zone.moment(end));
     }
     let networks: Vec<&str> =
         form.value("allowed_networks").split([',', '\n']).map(str::trim).filter(|one| !one.is_empty()).collect();
     if !networks.is_empty() {
         body["allowed_networks"] = json!(networks);
     }
-    body
+    Ok(body)
 }
 
 #[cfg(test)]
@@ -73,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_form_becomes_a_key_with_its_restrictions() {
-        assert_eq!(body(&Form::parse(b"name=Shop&expires_at=&allowed_networks=")), json!({"name": "Shop"}));
+        assert_eq!(body(&Form::parse(b"name=Shop&expires_at=&allowed_networks=")).unwrap(), json!({"name": "Shop"}));
         let form =
             b"name=Shop&scopes=read&scopes=orders&expires_at=2027-01-31&allowed_networks=203.0.113.0%2F24%0D%0A+192.0.2.1%0D%0A";
         let expected = json!({"name": "Shop", "scopes": ["read", "orders"], "expires_at": "2027-01-31T00:00:00.000Z",
             "allowed_networks": ["203.0.113.0/24", "192.0.2.1"]});
-        assert_eq!(body(&Form::parse(form)), expected);
+        assert_eq!(body(&Form::parse(form)).unwrap(), expected);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{PERIOD, day_fields, period, rfc3339};
 use crate::pages::parts::values::{facts, money};
-use crate::pages::parts::zone::ZONE;
+use crate::pages::parts::zone::{ZONE, Zone};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::transaction::Transaction;
 use crate::pages::site::Site;
@@ -59,7 +59,8 @@ async fn show(visit: Visit) -> PageResult {
 fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
     let mut days = ["from", "to"].map(|name| query.text(name).map(ToOwned::to_owned));
     if days == [None, None] {
-        let today = now.date_naive();
+        // A wrong zone is refused with the period.
+        let today = Zone::of(query).unwrap_or_else(|_| Zone::utc()).date(now);
         days = [today.with_day(1).unwrap_or(today), today].map(|day| Some(day.to_string()));
     }
     let [from, to] = days;
@@ -180,6 +181,9 @@ mod tests {
     fn a_statement_is_that_of_this_month_unless_a_day_is_chosen() {
         let now: DateTime<Utc> = "2026-01-31T12:00:00Z".parse().unwrap();
         assert_eq!(chosen(&Form::default(), now).only(&["from", "to"]), "from=2026-01-01&to=2026-01-31");
+        // In Auckland, it is the first of February already.
+        let elsewhere = chosen(&Form::parse(b"zone=Pacific/Auckland"), now);
+        assert_eq!(elsewhere.only(&["from", "to"]), "from=2026-02-01&to=2026-02-01");
         assert_eq!(chosen(&Form::parse(b"from=2025-05-05"), now).only(&PERIOD), "from=2025-05-05");
         assert_eq!(chosen(&Form::parse(b"to=2025-05-05&zone=Asia/Tokyo"), now).only(&PERIOD), "to=2025-05-05&zone=Asia%2FTokyo");
     }

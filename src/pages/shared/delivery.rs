@@ -52,6 +52,13 @@ pub struct Attempt {
     pub response_body: Option<String>,
 }
 
+impl Attempt {
+    /// Returns the body of the response, unless it is empty or not kept.
+    fn body(&self) -> Option<&str> {
+        self.response_body.as_deref().filter(|body| !body.is_empty())
+    }
+}
+
 /// A table of deliveries. Each one leads to its page below `path`, and to its order below `orders`. `webhook` renders the link
 /// to its webhook.
 pub fn rows(
@@ -142,17 +149,31 @@ pub fn attempts(attempts: &[Attempt]) -> Markup {
     table::table("Attempts", &columns, &attempts.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Shows the body of each attempt's response. The latest one is open. Each gets an equal share of the page.
+/// Shows the body of each attempt's response. The latest one is open. Each gets an equal share of the page. An attempt without a
+/// body is named.
 pub fn responses(attempts: &[Attempt]) -> Markup {
-    let bodies = attempts.iter().filter_map(|attempt| Some((attempt, attempt.response_body.as_deref()?)));
-    let bodies: Vec<(&Attempt, &str)> = bodies.filter(|(_, body)| !body.is_empty()).collect();
+    let count = attempts.iter().filter(|attempt| attempt.body().is_some()).count();
+    let latest = attempts.iter().rposition(|attempt| attempt.body().is_some());
     html! {
-        @if bodies.is_empty() { p.quiet { "No attempt has one, or they are no longer kept." } }
-        @for (n, (attempt, body)) in bodies.iter().enumerate() {
-            details.card open[n + 1 == bodies.len()] {
-                summary { "Attempt " (attempt.attempt) ", status " (number(attempt.response_status)) }
-                (cut(body, MAX_TEXT / bodies.len()))
-            }
+        @if count == 0 { p.quiet { "No attempt has one, or they are no longer kept." } }
+        @else {
+            @for (n, attempt) in attempts.iter().enumerate() { (response(attempt, MAX_TEXT / count, latest == Some(n))) }
+        }
+    }
+}
+
+/// Shows at most this many characters of an attempt's response.
+fn response(attempt: &Attempt, most: usize, is_open: bool) -> Markup {
+    html! {
+        @match (attempt.body(), attempt.response_status) {
+            (Some(body), status) => {
+                details.card open[is_open] {
+                    summary { "Attempt " (attempt.attempt) ", status " (number(status)) }
+                    (cut(body, most))
+                }
+            },
+            (None, Some(status)) => p.quiet { "Attempt " (attempt.attempt) ", status " (status) ": no body is kept." },
+            (None, None) => p.quiet { "Attempt " (attempt.attempt) ": no response." },
         }
     }
 }
@@ -189,6 +210,9 @@ pub mod tests {
         assert_eq!((markup.matches("first 6000 characters").count(), markup.matches('ä').count()), (2, MAX_TEXT));
         assert!(responses(&detail("failed", 1).attempts).0.contains("no &lt;b&gt;room"));
         assert!(responses(&[body(None)]).0.contains("No attempt has one"));
+        assert_eq!(markup.matches("Attempt 1, status 500: no body is kept.").count(), 2, "{markup}");
+        let unanswered = Attempt { response_status: None, ..body(None) };
+        assert!(responses(&[unanswered, body(long())]).0.contains("Attempt 1: no response."));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::reconciliation as figures;
 /// Part of an account's events that was checked one by one.
 ///
 /// - `PERIOD`: all events of the account in the period.
-/// - `DAY`: the events of `day`, because the period has too many.
+/// - `DAY`: the events of `day`, and of the days since the daily totals before it, because the period has too many.
 /// - `NOT_CHECKED`: none, because that day has too many, too.
 #[derive(Clone, Copy, Enum, Serialize)]
 #[oai(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -29,7 +29,8 @@ pub(super) struct NarrowedAccount {
     account_id: i64,
     /// Part of the account's events that was checked one by one.
     checked: NarrowedTo,
-    /// First UTC day on which a wallet of the account differs; null if the whole period was checked.
+    /// First UTC day on which a wallet of the account differs; null if the whole period was
+    /// checked, or if no such day was found.
     day: Option<NaiveDate>,
     /// Number of events that were checked.
     checked_events: i64,

@@ -3,6 +3,7 @@
 mod categories;
 mod discounts;
 mod edit;
+mod loaded;
 mod product;
 mod products;
 mod stock;

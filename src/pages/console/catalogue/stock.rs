@@ -141,10 +141,8 @@ fn page(visit: &Visit, stock: &Stock, fields: &Filled<'_>) -> Response {
 fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     let shown = &levels[..levels.len().min(MAX_BARS)];
     let text = |level: &Level| format!("{} {currency}", grouped(&level.denomination));
-    let labels: Vec<Label> = shown
-        .iter()
-        .map(|level| Label { text: text(level), target: Some(stocked::of_product(product, &level.denomination, "")) })
-        .collect();
+    let target = |level: &Level| Some(stocked::of_product(product, &level.denomination, ""));
+    let labels: Vec<Label> = shown.iter().map(|level| Label { text: text(level), at: None, target: target(level) }).collect();
     let series = |name: &'static str, count: fn(&Level) -> i64| Series {
         name,
         values: shown.iter().map(|level| count(level) as f64).collect(),

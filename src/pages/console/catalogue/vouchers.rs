@@ -1,12 +1,13 @@
 //! Vouchers: loading them from a CSV, with the result of each row, voiding them, expiring them, and moving them to another product.
 
-use maud::{Markup, html};
+use maud::html;
 use poem::Response;
 use poem::http::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::loaded::{self, Loaded, refused_below};
 use super::stock::{at_field, face_value};
 use super::{Product, audit_of, may_change, product_of};
 use crate::pages::call::Refusal;
@@ -19,7 +20,7 @@ use crate::pages::progress::Work;
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
-/// Largest number of refused rows on a page.
+/// Largest number of refused vouchers on a page.
 const MAX_ROWS: usize = 500;
 /// Largest size of the rows of refused vouchers on a page, in bytes.
 const MAX_ROW_BYTES: usize = 150_000;
@@ -32,21 +33,6 @@ static LOADING: Work = Work {
     advice: "The upload stops if you close this page. The vouchers that are loaded by then stay in the stock. The same file can \
         be sent again: no voucher is added twice.",
 };
-
-/// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
-#[derive(Debug, Deserialize)]
-struct Loaded {
-    accepted: i64,
-    duplicates: i64,
-    duplicate_rows: Vec<i64>,
-    rejected: Vec<Rejected>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Rejected {
-    row: i64,
-    reason: String,
-}
 
 /// Result of a withdrawal, as `POST /admin/v1/products/:id/vouchers/void` returns it.
 #[derive(Debug, Deserialize)]
@@ -107,7 +93,7 @@ async fn load(mut visit: Visit) -> PageResult {
         None => Err(Refusal::of_field("file", "is required")),
     };
     match loaded {
-        Ok(loaded) => Ok(loaded_page(&visit, &product, &loaded)),
+        Ok(loaded) => Ok(loaded::page(&visit, &product, &loaded)),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
             let refusal = at_file(at_field(refusal, &product));
@@ -152,54 +138,6 @@ fn upload_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respons
         p.actions { a href={ (path) "/stock" } { "Back to the stock" } }
     };
     layout::page(visit, &format!("Load vouchers of {}", product.name), &body)
-}
-
-fn loaded_page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
-    let path = format!("/console/products/{}", product.id);
-    let columns = [("Row", true), ("Reason", false)];
-    let row = |rejected: &Rejected| vec![html! { (rejected.row) }, html! { (rejected.reason) }];
-    let rows: Vec<Vec<Markup>> = loaded.rejected.iter().take(MAX_ROWS).map(row).collect();
-    let is_good = loaded.rejected.is_empty();
-    let body = html! {
-        p.notice.good[is_good].wait[!is_good] role="status" {
-            @if is_good { "Every row is in the stock." } @else { "Some rows were refused. Correct them, and send the file again: no voucher is added twice." }
-        }
-        div.figures {
-            (figure("Added", &html! { a href=(audit_of(product.id, "VoucherStockLoaded")) { (loaded.accepted) } }))
-            (figure("Already there", &html! { @if loaded.duplicates > 0 { a href="#duplicates" { (loaded.duplicates) } } @else { "0" } }))
-            (figure("Refused", &refused_below(loaded.rejected.len())))
-        }
-        @if !is_good {
-            h2 #refused { "Refused rows" }
-            p.quiet { "The header row is not counted." }
-            (table::table("Refused rows", &columns, &rows))
-            @if loaded.rejected.len() > MAX_ROWS { p { "And " (loaded.rejected.len() - MAX_ROWS) " more." } }
-        }
-        @if loaded.duplicates > 0 { (duplicates(loaded.duplicates, &loaded.duplicate_rows)) }
-        p.actions {
-            a.button href={ (path) "/stock" } { "To the stock" }
-            a href={ (path) "/vouchers" } { "Load more vouchers" }
-        }
-    };
-    layout::page(visit, &format!("Vouchers of {}", product.name), &body)
-}
-
-/// Lists the rows of an upload whose vouchers the product already has.
-fn duplicates(count: i64, rows: &[i64]) -> Markup {
-    let ranges = rows.chunk_by(|row, next| *next == row + 1).filter_map(|range| Some((range.first()?, range.last()?)));
-    let named = |(first, last): (&i64, &i64)| if first == last { first.to_string() } else { format!("{first}–{last}") };
-    let further = count.saturating_sub(i64::try_from(rows.len()).unwrap_or(i64::MAX));
-    html! {
-        h2 #duplicates { "Rows already there" }
-        p { (ranges.map(named).collect::<Vec<_>>().join(", ")) }
-        p.quiet { "The product already has these vouchers, so they are not added again. The header row is not counted." }
-        @if further > 0 { p { "And " (further) " more." } }
-    }
-}
-
-/// Renders the number of refused vouchers, which leads to their table below.
-fn refused_below(count: usize) -> Markup {
-    html! { @if count > 0 { a href="#refused" { (count) } } @else { "0" } }
 }
 
 async fn void_form(visit: Visit) -> PageResult {
@@ -375,13 +313,6 @@ mod tests {
             voucher_request(&form, &[("reason", Kind::Text)]),
             json!({"vouchers": ["VCH-1", "VCH 2"], "reason": "stolen"})
         );
-    }
-
-    #[test]
-    fn duplicates_are_named_by_their_rows() {
-        let markup = duplicates(7, &[1, 2, 3, 5]).0;
-        assert!(markup.contains("1–3, 5") && markup.contains("And 3 more."), "{markup}");
-        assert!(!duplicates(1, &[4]).0.contains("more."));
     }
 
     #[test]

@@ -10,8 +10,7 @@ use crate::pages::parts::plot::{Label, Series, bars, bars_by};
 /// Renders the last hour of all nodes.
 pub fn minutes(minutes: &[Minute]) -> Markup {
     let labels = |target: fn(&Minute) -> Option<String>| -> Vec<Label> {
-        let text = |minute: &Minute| minute.minute.format("%H:%M").to_string();
-        minutes.iter().map(|minute| Label { text: text(minute), target: target(minute) }).collect()
+        minutes.iter().map(|minute| Label::of_minute(minute.minute, target(minute))).collect()
     };
     let audited = labels(|minute| {
         let at = minute.minute.format("%Y-%m-%dT%H:%M").to_string();
@@ -35,7 +34,7 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
     ];
     let has_attempts = minutes.iter().any(|minute| minute.delivered_attempts + minute.failed_attempts > 0);
     html! {
-        p.quiet { "The last hour of all nodes, in UTC. A node reports every five seconds." }
+        p.quiet { "The last hour of all nodes. The plots are in UTC. A node reports every five seconds." }
         div.grid {
             (bars_by("Requests and events by minute", "Minute", "in a minute", &audited, &requests))
             @if has_attempts {

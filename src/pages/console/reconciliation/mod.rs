@@ -1,5 +1,6 @@
 //! Reconciliation: the money of a period with its differences, and the statements of banks.
 
+mod extent;
 mod lines;
 mod narrowed;
 mod report;

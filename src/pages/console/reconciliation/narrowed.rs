@@ -44,7 +44,7 @@ pub fn section(accounts: &[Narrowed], left_out: u64, form: &Form) -> Markup {
             html! { a href={ "/console/accounts/" (account.account_id) } { "Account " (account.account_id) } },
             html! { (account.extent()) },
             html! { (account.checked_events) },
-            html! { a href=(account.own(form)) { "Of account " (account.account_id) } },
+            html! { a href=(account.own(form)) { "Reconcile account " (account.account_id) } },
         ]
     };
     html! {

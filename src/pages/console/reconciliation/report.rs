@@ -6,12 +6,13 @@ use poem::Response;
 use poem::http::header;
 use serde::Deserialize;
 
+use super::extent;
 use super::narrowed::{self, Narrowed};
 use super::stock::{self, Stock, StockDay};
 use super::wallets::{self, Wallet};
 use crate::pages::call::Refusal;
 use crate::pages::console::parts::position;
-use crate::pages::form::{Form, address};
+use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{period_in_utc, rfc3339};
@@ -29,7 +30,7 @@ const MAX_WALLETS: usize = 25_000;
 /// Largest number of plots, one for each currency, and largest number of days in all of them.
 const MAX_PLOTS: usize = 3;
 const MAX_PLOT_DAYS: usize = 62;
-const FIELDS: [&str; 3] = ["from", "to", "account_id"];
+const FIELDS: [&str; 4] = ["from", "to", "account_id", "every_event"];
 pub(super) const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
 /// A report, as `GET /admin/v1/reconciliation` returns it.
@@ -87,7 +88,7 @@ struct Difference {
 }
 
 pub fn add(site: Site) -> Site {
-    site.get("/console/reconciliation", show)
+    site.get_long("/console/reconciliation", &extent::CHECKING, show)
         .get("/console/reconciliation.csv", |visit| download(visit, "text/csv"))
         .get("/console/reconciliation.xlsx", |visit| download(visit, WORKBOOK))
 }
@@ -114,7 +115,7 @@ fn chosen(query: &Form, now: DateTime<Utc>) -> Form {
 
 /// Returns the fields as a query of the API.
 fn encoded(form: &Form) -> Result<String, Refusal> {
-    let mut query = url::form_urlencoded::Serializer::new(form.only(&["account_id"]));
+    let mut query = url::form_urlencoded::Serializer::new(form.only(&["account_id", "every_event"]));
     for (name, at) in ["from", "to"].into_iter().zip(period_in_utc(form)?) {
         query.extend_pairs(at.map(|at| (name, rfc3339(at))));
     }
@@ -125,7 +126,7 @@ async fn load(visit: &Visit, form: &Form) -> Result<Report, Refusal> {
     let found = visit.get(&format!("/admin/v1/reconciliation?{}", encoded(form)?)).await;
     found.map_err(|refusal| match refusal.code.as_str() {
         "E_NOT_FOUND" => Refusal::of_field("account_id", "is not the number of an account"),
-        _ => refusal,
+        _ => extent::above_form(refusal),
     })
 }
 
@@ -166,13 +167,13 @@ fn content(form: &Form, report: &Report) -> Markup {
             @if is_good { "No differences: what the log says and what the wallets say agree." }
             @else { "Differences found: " (report.found) ". Each one leads to what it concerns." }
         }
-        p.quiet { (depth(report)) }
+        (extent::section(&report.checked, report.checked_events, !report.narrowed.is_empty(), form))
         @if !is_good { (differences(report)) }
         @if !report.narrowed.is_empty() { (narrowed::section(&report.narrowed, report.narrowed_left_out, form)) }
         h2 { "Totals by currency" }
         @if report.currencies.is_empty() {
             (table::empty("No wallet existed in this period, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
-        } @else { (currencies(&report.currencies, form)) }
+        } @else { (currencies(&report.currencies, &report.wallets, form)) }
         (plots(form, report))
         @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
         @if !report.stock.is_empty() {
@@ -183,15 +184,6 @@ fn content(form: &Form, report: &Report) -> Markup {
             h2 #wallets { "Wallets" }
             (wallets::section(&report.wallets, report.wallets_left_out, MAX_WALLETS, form))
         }
-    }
-}
-
-fn depth(report: &Report) -> String {
-    const TOTALS: &str = "Only totals were compared, because the period has many events.";
-    match report.checked.as_str() {
-        "MOVEMENTS" => format!("Each movement, order and payout was compared: {} events.", report.checked_events),
-        _ if report.narrowed.is_empty() => format!("{TOTALS} Choose fewer days or one account to compare each movement."),
-        _ => format!("{TOTALS} Of accounts that differ, {} events were compared one by one.", report.checked_events),
     }
 }
 
@@ -229,8 +221,8 @@ fn concerns(found: &Difference) -> Markup {
     }
 }
 
-/// Renders the totals by currency. Balances lead to the wallets that they add up, and sums to the events of the period.
-fn currencies(currencies: &[Currency], form: &Form) -> Markup {
+/// Renders the totals by currency. They lead to the wallets that they add up. The sums of a single wallet lead to its events.
+fn currencies(currencies: &[Currency], wallets: &[Wallet], form: &Form) -> Markup {
     let columns = [
         ("Currency", false),
         ("Wallets", true),
@@ -241,10 +233,11 @@ fn currencies(currencies: &[Currency], form: &Form) -> Markup {
         ("Adjustments", true),
         ("Closing", true),
     ];
-    let [account, from, to] = ["account_id", "from", "to"].map(|name| (name, form.value(name)));
-    let events = |kind: &str| address("/console/audit", &[("type", kind), account, from, to]);
     let row = |one: &Currency| {
         let Moved { funding, debits, refunds, adjustments } = &one.moved;
+        // The API may have left out wallets.
+        let only = wallets::only_one(wallets, &one.currency).filter(|_| one.wallets == 1);
+        let events = |kind: &str| only.map_or_else(|| "#wallets".to_owned(), |wallet| wallet.events(kind, form));
         let total = |amount: &str, target: &str| html! { a href=(target) { (money(amount, &one.currency)) } };
         vec![
             html! { (one.currency) },
@@ -257,10 +250,7 @@ fn currencies(currencies: &[Currency], form: &Form) -> Markup {
             total(&one.closing_balance, "#wallets"),
         ]
     };
-    html! {
-        (table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>()))
-        @if currencies.len() > 1 { p.quiet { "The events of a sum are those of all currencies. The movements of one wallet stand behind its sums." } }
-    }
+    table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>())
 }
 
 fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
@@ -358,7 +348,7 @@ mod tests {
         let balance = json!({"opening_balance": "1000000000.00", "closing_balance": "1000000000.00", "currency": "EUR"});
         let wallet = |id: i64| {
             let mut wallet = with(balance.clone());
-            (wallet["wallet_id"], wallet["account_id"]) = (id.into(), id.into());
+            (wallet["shard_id"], wallet["wallet_id"], wallet["account_id"]) = (1.into(), id.into(), id.into());
             for part in ["order_debits", "order_refunds", "payout_debits", "payout_refunds"] {
                 wallet[part] = "1000000000.00".into();
             }

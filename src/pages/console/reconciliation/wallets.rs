@@ -11,6 +11,7 @@ use crate::pages::parts::values::money;
 /// Sums of a wallet, as `GET /admin/v1/reconciliation` returns them.
 #[derive(Debug, Deserialize)]
 pub struct Wallet {
+    shard_id: i16,
     account_id: Option<i64>,
     wallet_id: i64,
     currency: Option<String>,
@@ -50,6 +51,21 @@ pub fn section(wallets: &[Wallet], left_out: u64, most: usize, form: &Form) -> M
     }
 }
 
+/// Returns the only wallet in a currency.
+pub fn only_one<'a>(wallets: &'a [Wallet], currency: &str) -> Option<&'a Wallet> {
+    let mut wallets = wallets.iter().filter(|wallet| wallet.currency.as_deref() == Some(currency));
+    wallets.next().filter(|_| wallets.next().is_none())
+}
+
+impl Wallet {
+    /// Returns the address of the wallet's events of a type in the period of the form.
+    pub fn events(&self, kind: &str, form: &Form) -> String {
+        let [from, to] = ["from", "to"].map(|name| (name, form.value(name)));
+        let (shard, subject) = (self.shard_id.to_string(), format!("wallet/{}", self.wallet_id));
+        address("/console/audit", &[("type", kind), from, to, ("subject", &subject), ("shard_id", &shard)])
+    }
+}
+
 fn row(wallet: &Wallet, form: &Form) -> Vec<Markup> {
     let (from, to) = (form.value("from"), form.value("to"));
     let day_before = from.parse::<NaiveDate>().ok().and_then(|day| day.pred_opt());
@@ -84,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_sum_leads_to_its_movements() {
-        let wallet = json!({"account_id": 2, "wallet_id": 3, "currency": "EUR", "opening_balance": "1.00", "funding": "9.00",
+        let wallet = json!({"shard_id": 1, "account_id": 2, "wallet_id": 3, "currency": "EUR", "opening_balance": "1.00", "funding": "9.00",
             "order_debits": "4.00", "order_refunds": "0.00", "payout_debits": "0.00", "payout_refunds": "0.00",
             "adjustments": "-1.00", "closing_balance": "5.00"});
         let wallet: Wallet = serde_json::from_value(wallet).unwrap();
@@ -101,5 +117,20 @@ mod tests {
             let link = format!("<a href=\"/console/wallets/3?{query}\"><span class=\"money\">{amount} ");
             assert!(page.contains(&link), "{link}: {page}");
         }
+    }
+
+    #[test]
+    fn the_only_wallet_in_a_currency_leads_to_its_events() {
+        let wallet = |id: i64, currency: &str| -> Wallet {
+            let wallet = json!({"shard_id": 2, "account_id": id, "wallet_id": id, "currency": currency, "opening_balance": "0.00",
+                "funding": "0.00", "order_debits": "0.00", "order_refunds": "0.00", "payout_debits": "0.00",
+                "payout_refunds": "0.00", "adjustments": "0.00", "closing_balance": "0.00"});
+            serde_json::from_value(wallet).unwrap()
+        };
+        let wallets = [wallet(3, "USD"), wallet(4, "EUR"), wallet(5, "USD")];
+        let form = Form::parse(b"to=2026-01-31");
+        let found = ["EUR", "USD", "GBP"].map(|currency| Some(only_one(&wallets, currency)?.events("WalletFunded", &form)));
+        let events = "/console/audit?type=WalletFunded&to=2026-01-31&subject=wallet%2F4&shard_id=2";
+        assert_eq!(found, [Some(events.to_owned()), None, None]);
     }
 }

@@ -7,10 +7,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pages::call::{List, Refusal};
-use crate::pages::form::{Form, KEY, MOMENT_HINT, address, moment, new_key};
+use crate::pages::form::{Form, KEY, MOMENT_HINT, address, new_key};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::{badge, time};
+use crate::pages::parts::zone::{ZONE, Zone};
 use crate::pages::parts::{layout, table};
 use crate::pages::portal::webhook::{Webhook, may};
 use crate::pages::shared::counting::{self, Count, hidden};
@@ -24,7 +26,7 @@ const PARTS: [(&str, &str); 3] =
     [("", "What failed, and what was never sent"), ("failed", "Only what failed"), ("missed", "Only what was never sent")];
 
 /// Fields of the form.
-const FIELDS: &[&str] = &["since", "only"];
+const FIELDS: &[&str] = &["since", ZONE, "only"];
 
 /// A replay, as `GET /api/v1/webhooks/:id/replays` returns it.
 #[derive(Debug, Deserialize)]
@@ -54,12 +56,17 @@ pub fn add(site: Site) -> Site {
         .post("/portal/webhooks/:id/replays/count", count)
 }
 
-fn body(form: &Form) -> Value {
-    let mut body = json!({"since": form.text("since").map(moment)});
+/// Builds the body that a form stands for.
+///
+/// # Errors
+/// A refusal of the time zone.
+fn body(form: &Form) -> Result<Value, Refusal> {
+    let zone = Zone::of(form)?;
+    let mut body = json!({"since": form.text("since").map(|since| zone.moment(since))});
     if let Some(only) = form.text("only") {
         body["only"] = only.into();
     }
-    body
+    Ok(body)
 }
 
 async fn load(visit: &Visit, id: i64) -> Result<Shown, Refusal> {
@@ -85,12 +92,15 @@ async fn begin(visit: Visit) -> PageResult {
 async fn count(visit: Visit) -> PageResult {
     visit.user()?;
     let id = visit.id("id")?;
-    let mut body = body(&visit.form);
-    if let Some(position) = counting::begin(&visit.form) {
-        body["from_position"] = position.into();
-    }
     let mut shown = load(&visit, id).await?;
-    match Count::step(&visit, &format!("/api/v1/webhooks/{id}/replays"), body).await {
+    let counted = async {
+        let mut body = body(&visit.form)?;
+        if let Some(position) = counting::begin(&visit.form) {
+            body["from_position"] = position.into();
+        }
+        Count::step(&visit, &format!("/api/v1/webhooks/{id}/replays"), body).await
+    };
+    match counted.await {
         Ok(count) => {
             shown.count = Some(count);
             Ok(page(&visit, &shown, &visit.form, None))
@@ -110,7 +120,8 @@ async fn start(visit: Visit) -> PageResult {
     let id = visit.id("id")?;
     let key = visit.form.key();
     let path = format!("/api/v1/webhooks/{id}/replays");
-    match visit.change_once::<Value>(&path, &key, &body(&visit.form)).await {
+    let started = async { visit.change_once::<Value>(&path, &key, &body(&visit.form)?).await };
+    match started.await {
         Ok(_) => Ok(redirect(&format!("/portal/webhooks/{id}/replays?done=replayed"))),
         Err(refusal) if !refusal.is_correctable() => Err(refusal.into()),
         Err(refusal) => {
@@ -134,6 +145,7 @@ fn page(visit: &Visit, shown: &Shown, form: &Form, refusal: Option<&Refusal>) ->
         @else {
             form.card method="post" action={ (path) "/count" } {
                 (fields.input("since", "Since", "text", MOMENT_HINT))
+                (zone_field(&fields))
                 (fields.select("only", "Events", &PARTS, "Only types that the webhook is subscribed to."))
                 button.plain { "Count the events" }
             }
@@ -207,7 +219,10 @@ mod tests {
     #[test]
     fn a_form_becomes_a_replay() {
         let expected = json!({"since": "2026-01-31T00:00:00.000Z", "only": "failed"});
-        assert_eq!(body(&Form::parse(b"since=2026-01-31&only=failed")), expected);
-        assert_eq!(body(&Form::parse(b"only=")), json!({"since": null}));
+        assert_eq!(body(&Form::parse(b"since=2026-01-31&only=failed")).unwrap(), expected);
+        assert_eq!(body(&Form::parse(b"only=")).unwrap(), json!({"since": null}));
+        let in_tokyo = body(&Form::parse(b"since=2026-01-31&zone=Asia/Tokyo")).unwrap();
+        assert_eq!(in_tokyo, json!({"since": "2026-01-30T15:00:00.000Z"}));
+        assert!(body(&Form::parse(b"zone=Europe/Nowhere")).unwrap_err().messages.contains_key(ZONE));
     }
 }
