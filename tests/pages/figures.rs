@@ -34,6 +34,9 @@ const OF_ITSELF: [(&str, &[&str]); 8] = [
     ("/portal/transactions/{id}", &["Amount", "Balance afterwards"]),
 ];
 
+/// Facts that people write. They may look like numbers, and are none.
+const WRITTEN: [&str; 3] = ["Client's reference", "Reference", "Your reference"];
+
 /// Number of times that a page and its lists are read until they agree.
 const READINGS: usize = 5;
 
@@ -330,7 +333,8 @@ pub fn lead_somewhere<'a>(pages: impl Iterator<Item = (&'a String, &'a String)>)
         names.retain(|name| !WITHOUT_EVENTS.contains(&&**name) && !LEFT_ALONE.contains(&&**name));
         let route = route_of(&routes, path).map_or("", String::as_str);
         let own = OF_ITSELF.iter().find(|(of, _)| *of == route).map(|(_, terms)| *terms).unwrap_or_default();
-        names.extend(unlinked_facts(page).into_iter().filter(|term| !own.contains(&&**term)));
+        let facts = unlinked_facts(page).into_iter();
+        names.extend(facts.filter(|term| !own.contains(&&**term) && !WRITTEN.contains(&&**term)));
         names.extend((!leads_to_its_event(route, page)).then(|| "Event".to_owned()));
         names.into_iter().map(|name| (name, path.clone())).collect::<Vec<_>>()
     };

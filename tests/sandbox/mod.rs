@@ -234,6 +234,16 @@ async fn becomes(node: &Program, pool: &PgPool, client: &Client, id: &Value, wan
     types.iter().filter_map(status).collect()
 }
 
+/// Returns products with the path alone of each image: a node that starts again has another port.
+fn without_port(products: &Value) -> Value {
+    let mut products = products.clone();
+    for product in products.as_array_mut().unwrap() {
+        let url: reqwest::Url = product["image_url"].as_str().unwrap().parse().unwrap();
+        product["image_url"] = url.path().into();
+    }
+    products
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_funds_itself_and_sees_each_outcome() {
     let database = postgres::database().await;
@@ -300,7 +310,7 @@ async fn a_client_funds_itself_and_sees_each_outcome() {
     // The database can be served as a sandbox again, and not as anything else.
     node.restart().await;
     let (_, listed) = node.call(&client, "GET", "/products", None, &Value::Null).await.unwrap();
-    assert_eq!(listed["products"], products);
+    assert_eq!(without_port(&listed["products"]), without_port(&products));
     let mut refused = node.command();
     let refused = refused.args(["serve", "--listen", "127.0.0.1:0"]).output().await.unwrap();
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();

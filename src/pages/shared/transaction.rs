@@ -1,6 +1,8 @@
 //! A transaction: a movement of money in a wallet, and lists of them.
 
 use chrono::{DateTime, Utc};
+use ledger_events::PayoutId;
+use ledger_events::payout::reference_code;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -53,7 +55,7 @@ impl Transaction {
 
 /// Links the amount of a payout to its movement in the wallet, on the pages below `pages`.
 pub fn of_payout(pages: &str, (wallet, payout): (i64, i64), amount: &Markup) -> Markup {
-    let reference = format!("PAY-{payout}");
+    let reference = reference_code(PayoutId(payout));
     let list = address(&format!("{pages}/wallets/{wallet}"), &[("category", "PAYOUT"), ("reference", &reference)]);
     html! { a href=(list) { (amount) } }
 }
@@ -129,5 +131,9 @@ pub mod tests {
         assert_eq!(transaction("PAYOUT_REFUND", None, "PAY-9").payout_id(), Some(9));
         assert_eq!(transaction("FUNDING", None, "PAY-9").payout_id(), None);
         assert_eq!(transaction("PAYOUT", None, "PAY-x").payout_id(), None);
+        assert_eq!(transaction("PAYOUT", None, &reference_code(PayoutId(9))).payout_id(), Some(9));
+        let of_payout = of_payout("/portal", (3, 9), &html! { "30.00" }).0;
+        let movement = "/portal/wallets/3?category=PAYOUT&amp;reference=PAY-0000000009";
+        assert!(of_payout.contains(&format!("href=\"{movement}\"")), "{of_payout}");
     }
 }
