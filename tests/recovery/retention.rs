@@ -402,7 +402,7 @@ async fn a_deleted_webhook_keeps_no_response_bodies() {
     assert_eq!(node.client(&setup.client, "DELETE", &format!("/webhooks/{deleted}"), Value::Null).await.status, 200);
     node.project().await;
     let forgotten = retention(&node, DAY, DAY, 1 << 20).once(FIRST_SHARD).await.unwrap();
-    // That of the delivery, and that of its failed attempt.
+    // The delivery has one copy of the body, and its failed attempt the other.
     assert_eq!(forgotten, Forgotten { response_bodies: 2, ..Forgotten::default() });
     let kept = "SELECT array_agg(webhook_id = $1) FROM
         (SELECT webhook_id FROM delivery_state WHERE response_body IS NOT NULL
