@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use chrono::Utc;
 use futures::{StreamExt, TryStreamExt};
 use ledger_database::PgConnectOptions;
 use poem::http::Method;
@@ -59,7 +60,7 @@ const OPEN: &[&str] =
     &["/portal/login", "/portal/password-reset", "/portal/reset-password", "/portal/accept-invitation", "/console/login"];
 
 /// Queries with which pages are read beside their plain addresses: those that links and filters lead to. Names in braces stand
-/// for ids, for the day on which the middle order was placed, and for the prefix of an API key.
+/// for ids, for the day on which the middle order was placed, for today, and for the prefix of an API key.
 const QUERIES: &[(&str, &str)] = &[
     ("/portal/products", "search=bench"),
     ("/portal/products/{id}", "denomination=10.00&quantity=1"),
@@ -137,6 +138,8 @@ const QUERIES: &[(&str, &str)] = &[
     ("/console/reconciliation", "from={middle}"),
     ("/console/reconciliation", "from=2020-01-01"),
     ("/console/reconciliation", "from={middle}&to={middle}"),
+    // A day with so few events that each one is checked.
+    ("/console/reconciliation", "from={today}"),
     ("/console/orders", "status=DELAYED"),
     ("/console/orders", "status=PENDING"),
     ("/console/orders", "product_id={products}"),
@@ -256,9 +259,10 @@ async fn main() -> Result<()> {
 
     let (mut rows, mut missed) = (vec![], vec![]);
     let middle = filled.middle.split('T').next().context("a day")?;
+    let today = Utc::now().format("%Y-%m-%d").to_string();
     let key_prefix = filled.client.api_key.get(..8).context("the prefix of a key")?;
     for (route, path) in addresses(&ids)? {
-        let path = path.replace("{middle}", middle).replace("{key_prefix}", key_prefix);
+        let path = path.replace("{middle}", middle).replace("{today}", &today).replace("{key_prefix}", key_prefix);
         let cookie = match () {
             () if OPEN.contains(&&*route) => "",
             () if route.starts_with("/portal") => &*owner,
