@@ -186,6 +186,9 @@ func (c *Client) RetryDelivery(ctx context.Context, id int64, options ...CallOpt
 //
 // With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an
 // empty list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
+//
+// If the request is signed, the service signs the page with the same secret, as it signs a webhook. Verify
+// `X-Signature` and `X-Timestamp` over the raw body. See [Receiving webhooks](/docs/guides/webhooks).
 func (c *Client) ListEvents(ctx context.Context, query ListEventsQuery, options ...CallOption) (*EventPage, error) {
 	return callData[EventPage](ctx, c, call{method: http.MethodGet, path: "/api/v1/events", query: query.values()}, options)
 }

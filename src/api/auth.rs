@@ -26,6 +26,7 @@ use crate::access::limits::{Block, Quota, Rule, blocked_message, is_under};
 use crate::access::request_signature::{self, SignatureError};
 use crate::access::{AccessError, ClientIdentity, Operator, Operators, Principal};
 use crate::secrets::SIGNING_SECRET;
+use crate::secrets::seal::Secret;
 
 impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> ApiError {
@@ -57,7 +58,7 @@ impl From<SignatureError> for ApiError {
 
 pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_API_SECRET: HeaderName = HeaderName::from_static("x-api-secret");
-const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+pub(super) const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
@@ -390,11 +391,18 @@ fn check_signature(state: &ApiState, request: &Request, client: &Client, body: &
     let Some(sealed) = &client.signing_secret else { return Ok(()) };
     let ClientIdentity::Credential(id) = client.principal.identity else { return Ok(()) };
     let secret = state.keyring.open_text(SIGNING_SECRET, id.0, sealed).map_err(ApiError::internal)?;
+    Ok(verify_signature(request, &secret, body)?)
+}
+
+/// Checks that a request is signed with the secret.
+///
+/// # Errors
+/// If the signature is absent, malformed, expired or wrong.
+pub(super) fn verify_signature(request: &Request, secret: &Secret, body: &[u8]) -> Result<(), SignatureError> {
     let is_absent = !request.headers().contains_key(&X_SIGNATURE);
     // A header that occurs twice, or is not text, is malformed.
     let header = if is_absent { None } else { Some(only(request, &X_SIGNATURE).unwrap_or_default()) };
     let uri = request.extensions().get::<WireUri>().map_or(request.uri(), |wire| &wire.0);
     let now = Utc::now().timestamp();
-    let method = request.method().as_str();
-    Ok(request_signature::check(secret.expose(), header, now, method, uri.path(), uri.query(), body)?)
+    request_signature::check(secret.expose(), header, now, request.method().as_str(), uri.path(), uri.query(), body)
 }

@@ -5,21 +5,24 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use ledger_events::Position;
 use ledger_events::webhook::WebhookEventType;
+use poem::Request;
 use poem_openapi::param::Query;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::auth::{X_SIGNATURE, verify_signature};
 use super::error::{ApiError, Code};
 use super::page::Page;
 use super::principal::Caller;
-use super::reply::Reply;
+use super::reply::Signed;
 use super::scalars::JsonObject;
 use super::state::{ApiState, State, Tag, time};
-use crate::access::Principal;
+use crate::access::{ClientIdentity, Principal};
 use crate::ledger::feed::{self, FeedPage};
 use crate::ledger::reader;
-use crate::secrets::seal::SealError;
+use crate::secrets::SIGNING_SECRET;
+use crate::secrets::seal::{SealError, Secret};
 
 /// Longest wait for an event, in seconds.
 pub const MAX_WAIT: u64 = 30;
@@ -108,6 +111,17 @@ async fn next(
     Ok(page)
 }
 
+/// Returns the signing secret of the caller's API key if it has signed the request. The key need not require signatures.
+async fn signing_secret(state: &ApiState, caller: &Principal, request: &Request) -> Result<Option<Secret>, ApiError> {
+    let ClientIdentity::Credential(id) = caller.identity else { return Ok(None) };
+    if !request.headers().contains_key(&X_SIGNATURE) {
+        return Ok(None);
+    }
+    let sealed = feed::sealed_signing_secret(state.ledger.pool(), id).await?;
+    let secret = sealed.map(|sealed| state.keyring.open_text(SIGNING_SECRET, id.0, &sealed)).transpose()?;
+    Ok(secret.filter(|secret| verify_signature(request, secret, b"").is_ok()))
+}
+
 pub struct Events;
 
 #[OpenApi(prefix_path = "/api/v1", tag = "Tag::Events")]
@@ -121,12 +135,16 @@ impl Events {
     ///
     /// With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
     /// list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
+    ///
+    /// If the request is signed, the service signs the page with the same secret, as it signs a webhook. Verify `X-Signature`
+    /// and `X-Timestamp` over the raw body. See [Receiving webhooks](/docs/guides/webhooks).
     #[oai(path = "/events", method = "get", operation_id = "list_events")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn list(
         &self,
         caller: Caller,
         state: State<'_>,
+        request: &Request,
         /// Only events after this cursor. `latest` means the events from now on. Default: all events.
         after: Query<Option<String>>,
         /// Only events recorded at or after this time. If there is none yet, the events from now on. Cannot be combined with
@@ -138,16 +156,18 @@ impl Events {
         types: Query<Option<String>>,
         /// Maximum number of events, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-    ) -> Result<Reply<EventPage>, ApiError> {
+    ) -> Result<Signed<EventPage>, ApiError> {
         let caller = caller.0;
         let limit = usize::try_from(Page::of(None, limit.0, 20, 100)?.limit).unwrap_or(1);
         let (types, wait) = (self::types(types.0.as_deref())?, self::wait(wait.0)?);
         let since = time("since", since.0)?;
         let after = position(&state, &caller, after.0.as_deref(), since).await?;
+        let secret = signing_secret(&state, &caller, request).await?;
         let page = next(&state, &caller, after, &types, limit, wait).await?;
         let cursor = state.keyring.cursor(caller.shard_id, caller.account_id, page.reached)?;
         let (sequences, events) = page.events.into_iter().map(|event| (event.position, JsonObject(event.envelope))).unzip();
-        Ok(Reply(EventPage { events, sequences, cursor, has_more: page.is_more }))
+        let data = EventPage { events, sequences, cursor, has_more: page.is_more };
+        Ok(Signed { data, secret })
     }
 }
 

@@ -4,16 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use chrono::Utc;
 use poem::http::{HeaderName, HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response};
 use poem_openapi::ApiResponse;
 use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::Type;
 use serde::Serialize;
+use webhook_client::signature;
 
 use super::audit_log::{Kind, note};
 use super::error::{ApiError, JSON, documented_header};
 use super::page::Page;
+use crate::secrets::seal::Secret;
 
 #[derive(Serialize)]
 struct Wrapper<'a, T> {
@@ -48,6 +51,13 @@ pub struct Created<T>(pub T);
 /// A 202 with `data`: a resource that something else must happen to first.
 #[derive(Debug)]
 pub struct Accepted<T>(pub T);
+
+/// A 200 with `data`. If there is a secret, it signs the body as it signs the body of a webhook.
+#[derive(Debug)]
+pub struct Signed<T> {
+    pub data: T,
+    pub secret: Option<Secret>,
+}
 
 /// A resource with a name for lists of it: the field `data.<plural>`.
 pub trait Plural: Type + Serialize {
@@ -141,6 +151,24 @@ impl<T: Serialize + Send> IntoResponse for Created<T> {
 impl<T: Serialize + Send> IntoResponse for Accepted<T> {
     fn into_response(self) -> Response {
         rendered(StatusCode::ACCEPTED, &self.0)
+    }
+}
+
+impl<T: Serialize + Send> IntoResponse for Signed<T> {
+    fn into_response(self) -> Response {
+        let body = render(&self.data);
+        let signed = self.secret.zip(body.as_ref().ok()).map(|(secret, body)| {
+            let timestamp = Utc::now().timestamp();
+            (timestamp, signature::sign(secret.expose(), timestamp, body.as_bytes()))
+        });
+        let mut response = answer(StatusCode::OK, body);
+        if let Some((timestamp, signature)) = signed
+            && let Ok(signature) = HeaderValue::try_from(signature)
+        {
+            response.headers_mut().insert(HeaderName::from_static("x-timestamp"), HeaderValue::from(timestamp));
+            response.headers_mut().insert(HeaderName::from_static("x-signature"), signature);
+        }
+        response
     }
 }
 
@@ -289,6 +317,23 @@ impl<T: Type> ApiResponse for Created<T> {
 impl<T: Type> ApiResponse for Accepted<T> {
     fn meta() -> MetaResponses {
         MetaResponses { responses: vec![documented::<Data<T>>(202, vec![])] }
+    }
+
+    fn register(registry: &mut Registry) {
+        Data::<T>::register(registry);
+    }
+}
+
+impl<T: Type> ApiResponse for Signed<T> {
+    fn meta() -> MetaResponses {
+        let signature = "Lowercase hex HMAC-SHA256 over `X-Timestamp`, a dot and the raw body, keyed with the credential's \
+                         signing secret. Only if the request is signed.";
+        let timestamp = "Time of the response, in Unix seconds. Only with `X-Signature`.";
+        let headers = vec![
+            documented_header::<Option<i64>>("X-Timestamp", timestamp),
+            documented_header::<Option<String>>("X-Signature", signature),
+        ];
+        MetaResponses { responses: vec![documented::<Data<T>>(200, headers)] }
     }
 
     fn register(registry: &mut Registry) {

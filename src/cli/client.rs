@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
-use rewards_ledger_client::{Credentials, Request, RetryPolicy};
+use rewards_ledger_client::{Credentials, Error, Request, RetryPolicy};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -85,6 +85,11 @@ impl Client {
         Ok(Client { transport, is_keyed })
     }
 
+    /// Returns the client library, whose calls of the client API are typed.
+    pub fn calls(&self) -> &rewards_ledger_client::Client {
+        &self.transport
+    }
+
     /// Sends a request, and again when that is safe. `path` starts with a slash and may have a query.
     ///
     /// # Errors
@@ -109,13 +114,7 @@ impl Client {
         let reply = self.exchange(Method::GET, path, None, &[]).await?;
         match reply.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(reply.body)),
-            status => {
-                let body = String::from_utf8_lossy(&reply.body).into_owned();
-                let refused = Reply { status, headers: reply.headers, body };
-                refused.data().with_context(|| format!("cannot fetch {path}"))?;
-                Ok(None)
-            }
+            _ => Ok(Some(reply.success().map_err(failure).with_context(|| format!("cannot fetch {path}"))?.body)),
         }
     }
 
@@ -171,19 +170,20 @@ impl Reply {
     /// # Errors
     /// If the status is not 2xx. The error has the response's code, message, and invalid fields.
     pub fn data(self) -> anyhow::Result<Value> {
-        let mut body = self.json().unwrap_or_default();
-        if self.status.is_success() {
-            return Ok(match body.get_mut("data") {
-                Some(data) => data.take(),
-                None => body,
-            });
-        }
-        let error = body.get("error").cloned().unwrap_or_default();
-        let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-        let code = if text("code").is_empty() { error.as_str().unwrap_or_default() } else { text("code") };
-        let fields = error.get("messages").and_then(Value::as_object).into_iter().flatten();
-        let fields: Vec<String> = fields.map(|(field, problems)| format!("{field} {}", super::output::shown(problems))).collect();
-        let details = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join("; ")) };
-        bail!("the service answered {} {code}: {}{details}", self.status.as_u16(), text("message").trim_end_matches('.'));
+        let Reply { status, headers, body } = self;
+        let reply = rewards_ledger_client::Reply { status, headers, body: body.into_bytes() }.success().map_err(failure)?;
+        let mut body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        Ok(match body.get_mut("data") {
+            Some(data) => data.take(),
+            None => body,
+        })
+    }
+}
+
+/// Describes why a call failed.
+pub fn failure(error: Error) -> anyhow::Error {
+    match error {
+        Error::Api(refusal) => anyhow!("the service answered {refusal}"),
+        other => other.into(),
     }
 }

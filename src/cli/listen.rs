@@ -31,8 +31,8 @@ pub struct ListenArgs {
     #[arg(long, env = "LEDGER_LISTEN_WEBHOOKS", value_name = "ADDRESS", default_value = "127.0.0.1:8443")]
     listen_webhooks: SocketAddr,
     /// Token of the webhook, which verifies the signatures of deliveries; with --forward-to, it signs each event, because
-    /// events that are pulled have no signature [default: deliveries are not verified; with --forward-to, a random secret
-    /// signs, and is printed]
+    /// events that are pulled have no signature of their own [default: deliveries are not verified; with --forward-to, a
+    /// random secret signs, and is printed]
     #[arg(long, env = "LEDGER_WEBHOOK_SECRET", value_name = "SECRET", value_parser = secret)]
     secret: Option<Secret>,
     /// Service name in the webhook headers, as in X-<NAME>-WEBHOOK-TOKEN

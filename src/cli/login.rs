@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{StatusCode, Url};
+use rewards_ledger_client::models::{ErrorCode, IssueCredential, Login};
+use rewards_ledger_client::{Error, ListWalletsQuery};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::{Caller, Client};
+use super::client::{Caller, Client, failure};
 use super::output::{Output, with_progress};
 use super::profiles::{Profile, Profiles, secret};
 use crate::secrets::seal::Secret;
@@ -214,38 +216,29 @@ async fn of_user(args: &LoginArgs, email: &str) -> anyhow::Result<Profile> {
     };
     let base = Url::parse(&url)?;
     let anyone = Client::new(&base, None)?;
-    let mut body = json!({"email": email, "password": password.expose()});
-    if let Some(otp) = &args.otp {
-        body["otp"] = json!(otp);
-    }
-    let mut reply = log_in(&anyone, &body).await?;
-    let is_asked = reply.json().is_some_and(|reply| reply["error"]["code"] == "E_TWO_FACTOR_REQUIRED");
+    let mut login = Login { otp: args.otp.as_deref().map(Into::into), ..Login::new(email, password.expose()) };
+    let mut tokens = anyone.calls().log_in(&login).await;
+    let is_asked = tokens.as_ref().is_err_and(|error| error.code() == Some(&ErrorCode::TwoFactorRequired));
     if is_asked && args.otp.is_none() && std::io::stdin().is_terminal() {
-        body["otp"] = json!(asked("Code of the second factor", plain)?);
-        reply = log_in(&anyone, &body).await?;
+        login.otp = Some(asked("Code of the second factor", plain)?.into());
+        tokens = anyone.calls().log_in(&login).await;
     }
-    let session = reply.data()?;
-    let token = Secret::new(session["access_token"].as_str().context("the service returned no access token")?);
+    let token = Secret::new(tokens.map_err(failure)?.access_token.expose());
     // A user's access token is sent like an operator's token.
     let user = Client::new(&base, Some(Caller::Operator(token)))?;
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-    let key = json!({"name": format!("rewards-ledger login on {host}").chars().take(100).collect::<String>()});
-    let issued = user.json(Method::POST, "/client/api/api-keys", Some(&key)).await;
-    if let Err(error) = user.json(Method::POST, "/auth/logout", Some(&json!({}))).await {
+    let name: String = format!("rewards-ledger login on {host}").chars().take(100).collect();
+    let issued = user.calls().create_api_key(&IssueCredential::new(name)).await;
+    if let Err(error) = user.calls().log_out().await {
         // The key is worth more than a session that ends by itself.
         anstream::eprintln!(
             "warning: cannot end the session, which ends within 7 days: {}",
-            super::escape::value(&format!("{error:#}"))
+            super::escape::value(&format!("{:#}", failure(error)))
         );
     }
-    let issued = issued.context("cannot create an API key")?;
-    let text = |name: &str| issued[name].as_str().with_context(|| format!("the service returned no {name}"));
-    Ok(Profile { url, api_key: text("api_key")?.to_owned(), api_secret: Secret::new(text("api_secret")?), signing_secret: None })
-}
-
-async fn log_in(client: &Client, body: &Value) -> anyhow::Result<super::client::Reply> {
-    let body = super::client::Body::json(body.to_string());
-    client.send(Method::POST, "/auth/login", Some(body), &[]).await
+    let issued = issued.map_err(failure).context("cannot create an API key")?;
+    let api_secret = Secret::new(issued.api_secret.expose());
+    Ok(Profile { url, api_key: issued.api_key, api_secret, signing_secret: None })
 }
 
 /// Makes a request with the credentials. A key whose scopes do not include reading is right, too.
@@ -253,10 +246,9 @@ async fn check(profile: &Profile) -> anyhow::Result<()> {
     let (api_key, api_secret) = (profile.api_key.clone(), profile.api_secret.clone());
     let caller = Caller::Client { api_key, api_secret, signing_secret: profile.signing_secret.clone() };
     let client = Client::new(&Url::parse(&profile.url)?, Some(caller))?;
-    let reply = client.send(Method::GET, "/api/v1/wallets?limit=1", None, &[]).await?;
-    match reply.status {
-        StatusCode::FORBIDDEN => Ok(()),
-        _ => reply.data().map(|_| ()),
+    match client.calls().list_wallets(&ListWalletsQuery { limit: Some(1), ..Default::default() }).reply().await {
+        Err(Error::Api(refusal)) if refusal.status == StatusCode::FORBIDDEN => Ok(()),
+        checked => checked.map(drop).map_err(failure),
     }
 }
 

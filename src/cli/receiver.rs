@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use chrono::Utc;
+use rewards_ledger_client::webhook::Verifier;
 use tokio::sync::mpsc;
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverSettings, Respond};
 
@@ -32,7 +33,9 @@ pub async fn start(
     Receiver::start(settings).await.with_context(|| format!("cannot receive webhooks on {listen}"))
 }
 
-/// Verifies the signature of a delivery. Returns none if there is no secret to verify it with.
+/// Verifies the signature of a delivery, as a client does with the library. Returns none if there is no secret to verify it with.
 pub fn verdict(received: &Received, secret: Option<&Secret>) -> Option<Result<(), String>> {
-    secret.map(|secret| received.verify(secret.expose(), Utc::now().timestamp()).map_err(|error| error.to_string()))
+    let (timestamp, signature) = (received.timestamp().unwrap_or_default(), received.signature().unwrap_or_default());
+    let checked = Verifier::new(secret?.expose()).check(timestamp, signature, &received.body, Utc::now().timestamp());
+    Some(checked.map_err(|error| error.to_string()))
 }

@@ -3,16 +3,17 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use futures::TryStreamExt;
 use ledger_events::webhook::WebhookEventType;
-use reqwest::header::HeaderName;
-use reqwest::{Method, StatusCode};
+use rewards_ledger_client::models::{ErrorCode, TestWebhook, Webhook};
+use rewards_ledger_client::{Client, ListWebhooksQuery};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::{Body, Client};
+use super::client::failure;
 use super::output::{Output, with_progress};
 use super::profiles::ClientArgs;
 
@@ -35,30 +36,26 @@ pub struct TriggerArgs {
 /// Sends the test delivery and prints its outcome. The exit status is 1 if the first attempt failed.
 pub async fn run(args: TriggerArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let client = args.client.service()?.known_client()?;
+    let client = client.calls();
     let webhook = match args.webhook {
         Some(id) => id,
-        None => only_webhook(&client).await?,
+        None => only_webhook(client).await?,
     };
-    let path = format!("/api/v1/webhooks/{webhook}/test");
-    let body = Body::json(json!({"event_type": args.event_type}).to_string());
-    // Only this call is to create a delivery, however often the request is sent.
-    let key = uuid::Uuid::now_v7().to_string();
-    let further = [(HeaderName::from_static("idempotency-key"), key.as_str())];
-    let test = client.send(Method::POST, &path, Some(body), &further).await?.data()?;
-    let id = test["delivery_id"].as_i64().context("the service returned no delivery_id")?;
-    let delivery = with_progress("waiting for the first attempt", attempted(&client, id)).await?;
+    let test = TestWebhook { event_type: serde_json::from_value(json!(args.event_type))? };
+    let test = client.test_webhook(webhook, Some(&test)).await.map_err(failure)?;
+    let delivery = with_progress("waiting for the first attempt", attempted(client, test.delivery_id)).await?;
     output.facts(&delivery)?;
     Ok(if delivery["status"] == "delivered" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn only_webhook(client: &Client) -> anyhow::Result<i64> {
-    let list = client.json(Method::GET, "/api/v1/webhooks?limit=100", None).await?;
-    match list["webhooks"].as_array().map(Vec::as_slice) {
-        Some([one]) => one["id"].as_i64().context("the webhook has no id"),
-        Some([]) | None => bail!("the account has no webhook: register one with POST /api/v1/webhooks"),
-        Some(several) => {
-            let named =
-                several.iter().map(|webhook| format!("{} ({})", webhook["id"], webhook["name"].as_str().unwrap_or_default()));
+    let webhooks = client.list_webhooks(&ListWebhooksQuery::default()).items();
+    let webhooks: Vec<Webhook> = webhooks.try_collect().await.map_err(failure)?;
+    match webhooks.as_slice() {
+        [one] => Ok(one.id),
+        [] => bail!("the account has no webhook: register one with POST /api/v1/webhooks"),
+        several => {
+            let named = several.iter().map(|webhook| format!("{} ({})", webhook.id, webhook.name));
             bail!("the account has several webhooks; choose one with --webhook: {}", named.collect::<Vec<_>>().join(", "))
         }
     }
@@ -68,16 +65,20 @@ async fn only_webhook(client: &Client) -> anyhow::Result<i64> {
 async fn attempted(client: &Client, id: i64) -> anyhow::Result<Value> {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        let reply = client.send(Method::GET, &format!("/api/v1/webhooks/deliveries/{id}"), None, &[]).await?;
-        if reply.status != StatusCode::NOT_FOUND {
-            let mut delivery = reply.data()?;
-            let is_attempted = delivery["attempt_count"].as_i64() > Some(0) && !delivery["response_time_ms"].is_null();
-            if is_attempted || delivery["status"] != "pending" {
-                if let Some(fields) = delivery.as_object_mut() {
-                    fields.remove("attempts");
+        // As it arrived: a node of another build sends more fields or fewer.
+        match client.get_delivery(id).reply().await {
+            Ok(reply) => {
+                let mut delivery = serde_json::from_slice::<Value>(&reply.body)?["data"].take();
+                let is_attempted = delivery["attempt_count"].as_i64() > Some(0) && !delivery["response_time_ms"].is_null();
+                if is_attempted || delivery["status"] != "pending" {
+                    if let Some(fields) = delivery.as_object_mut() {
+                        fields.remove("attempts");
+                    }
+                    return Ok(delivery);
                 }
-                return Ok(delivery);
             }
+            Err(error) if error.code() == Some(&ErrorCode::NotFound) => {}
+            Err(error) => return Err(failure(error)),
         }
         ensure!(Instant::now() < deadline, "delivery {id} was not attempted within {} s", DEADLINE.as_secs());
         tokio::time::sleep(LOOK_EVERY).await;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, Position, ShardId};
+use ledger_events::{AccountId, CredentialId, Position, ShardId};
 use ledger_projections::deliveries::{self, Past};
 use ledger_projections::{ProjectionError, page};
 use uuid::Uuid;
@@ -110,4 +110,15 @@ fn envelope(event: Announced, past: &HashMap<Uuid, Past>) -> Result<String, Read
         let problem = "its envelope cannot be folded from the log".to_owned();
         ReadError::Projection(ProjectionError::Row { table: "events", id: event.position, problem })
     })
+}
+
+/// Returns the sealed signing secret of a credential, with which a page of its events is signed. `None` if it has none.
+///
+/// # Errors
+/// If the database fails.
+pub async fn sealed_signing_secret(pool: &PgPool, id: CredentialId) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    sqlx::query_scalar("SELECT signing_secret FROM vault.credentials WHERE credential_id = $1 AND signing_secret IS NOT NULL")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
 }

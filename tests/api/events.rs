@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use chrono::Utc;
+use rewards_ledger::access::request_signature::{canonical_string, header, sign};
+use rewards_ledger_client::webhook::{Verifier, WebhookError};
 use serde_json::{Value, json, value::RawValue};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use webhook_client::receiver::ReceiverResponse;
 
-use crate::support::node::{Client, Node, Setup};
+use crate::support::node::{Client, Node, Setup, TestResponse};
 use crate::support::shop::{DEADLINE, receiver, worker};
 use crate::support::wait::until;
 
@@ -92,6 +95,44 @@ async fn events_are_those_of_webhooks_in_log_order_with_the_same_bytes() {
     sqlx::query("UPDATE webhook_envelopes SET payload = NULL").execute(node.ledger.pool()).await.unwrap();
     assert_eq!(pull(&node, &setup.client, &format!("?after={}", before.cursor)).await.texts(), sent, "also after retention");
     assert!(pull(&node, &other, "").await.events.is_empty());
+    a_signed_request_gets_a_signed_page(&node, &setup.client).await;
+}
+
+/// Verifies a page as a receiver verifies a webhook, with the secret that has signed the request.
+async fn a_signed_request_gets_a_signed_page(node: &Node, client: &Client) {
+    let signs = |answer: &TestResponse| ["x-timestamp", "x-signature"].map(|name| answer.headers.contains_key(name));
+    let unsigned = node.client(client, "GET", "/events", Value::Null).await;
+    assert_eq!(signs(&unsigned), [false; 2]);
+    let path = format!("/credentials/{}", client.credential_id);
+    let on = node.operator("PUT", &path, json!({"hmac_required": true})).await.data(200);
+    let secret = on["signing_secret"].as_str().unwrap();
+    let get_signed = async |secret: &str, query: &str| {
+        let now = Utc::now().timestamp();
+        let signature = header(now, &sign(secret, &canonical_string("GET", "/api/v1/events", Some(query), b"", now)));
+        let headers = [("X-API-Key", &*client.key), ("X-API-Secret", &*client.secret), ("X-Signature", &*signature)];
+        node.raw("GET", &format!("/api/v1/events?{query}"), &headers, b"").await
+    };
+    let get = async |query: &str| get_signed(secret, query).await;
+    let page = get("limit=20").await;
+    assert_eq!(page.data(200)["events"], unsigned.data(200)["events"]);
+    let verifier = Verifier::new(secret);
+    verifier.verify_bytes(&page.headers, page.text.as_bytes()).unwrap();
+    let altered = page.text.replacen("order.created", "order.creates", 1);
+    assert_ne!(altered, page.text);
+    let refused = verifier.verify_bytes(&page.headers, altered.as_bytes());
+    assert!(matches!(refused, Err(WebhookError::Signature)), "{refused:?}");
+    let other = Verifier::new("another secret").verify_bytes(&page.headers, page.text.as_bytes());
+    assert!(matches!(other, Err(WebhookError::Signature)), "{other:?}");
+    let refused = get("limit=101").await;
+    refused.refused(400, "E_VALIDATION_FAILURE");
+    assert_eq!(signs(&refused), [false; 2]);
+    // A signature that is not required gets one back, too.
+    node.operator("PUT", &path, json!({"hmac_required": false})).await.data(200);
+    let page = get("limit=20").await;
+    verifier.verify_bytes(&page.headers, page.text.as_bytes()).unwrap();
+    assert_eq!(signs(&node.client(client, "GET", "/events", Value::Null).await), [false; 2]);
+    let forged = get_signed("another secret", "limit=20").await;
+    assert_eq!((forged.status, signs(&forged)), (200, [false; 2]));
 }
 
 #[tokio::test]

@@ -9,14 +9,14 @@ use chrono::{DateTime, Utc};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::process::{Child, ChildStdout};
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 use webhook_client::signature;
 
-use super::{directory, err, program, run};
+use super::{directory, err, out, program, run};
 use crate::support::postgres;
-use crate::support::program::{Client, DEADLINE, Program};
+use crate::support::program::{Client, DEADLINE, OPERATOR_TOKEN, Program};
 
 /// A running `listen --forward-to`.
 struct Forwarding {
@@ -69,22 +69,42 @@ impl Arrived {
     }
 }
 
-/// Takes one request, and answers it with a status.
-async fn take(target: &TcpListener, status: u16) -> Arrived {
+/// Accepts a connection, and reads one request.
+async fn accept(target: &TcpListener) -> (TcpStream, Arrived) {
     let (mut stream, _) = tokio::time::timeout(DEADLINE, target.accept()).await.expect("in time").unwrap();
     let mut bytes = Vec::new();
-    let (head, body) = loop {
+    loop {
         assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the request broke off");
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let arrived = Arrived { head: head.to_owned(), body: body.as_bytes().to_vec() };
-        if arrived.header("content-length").parse() == Ok(arrived.body.len()) {
-            break (arrived.head, arrived.body);
+        // A request to pull has no body.
+        if arrived.header("content-length").parse().unwrap_or(0) == arrived.body.len() {
+            return (stream, arrived);
         }
-    };
+    }
+}
+
+/// Takes one request, and answers it with a status.
+async fn take(target: &TcpListener, status: u16) -> Arrived {
+    let (mut stream, arrived) = accept(target).await;
     let answer = format!("HTTP/1.1 {status} Status\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     stream.write_all(answer.as_bytes()).await.unwrap();
-    Arrived { head, body }
+    arrived
+}
+
+/// Passes one request on to the node as a proxy, and its page back with one text replaced by another of the same length.
+async fn pass_on(proxy: &TcpListener, node: &Program, (from, to): (&str, &str)) {
+    let (mut stream, arrived) = accept(proxy).await;
+    let target = arrived.head.split(' ').nth(1).unwrap();
+    let request = reqwest::Client::new().get(format!("{}{target}", node.url())).headers(arrived.headers());
+    let page = request.send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    let header = |name: &str| page.headers()[name].to_str().unwrap().to_owned();
+    let (timestamp, signature, body) = (header("x-timestamp"), header("x-signature"), page.text().await.unwrap());
+    let signed = format!("x-timestamp: {timestamp}\r\nx-signature: {signature}");
+    let head = format!("HTTP/1.1 200 OK\r\n{signed}\r\nContent-Length: {}\r\nConnection: close", body.len());
+    stream.write_all(format!("{head}\r\n\r\n{body}").replacen(from, to, 1).as_bytes()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,6 +172,50 @@ async fn events_are_forwarded_signed_and_in_order_although_the_target_was_down()
     let again = Forwarding::start(directory.path(), &node, &client, &url, &since);
     assert_eq!(take(&target, 200).await.body, take_body(&node, &client).await);
     drop(again);
+    with_a_signing_secret_only_genuine_pages_are_forwarded(directory.path(), &node, &client, &target).await;
+}
+
+/// Pulls through a proxy that changes a page, then one that removes the signature, then an honest one. The client must sign its
+/// requests from then on.
+async fn with_a_signing_secret_only_genuine_pages_are_forwarded(
+    directory: &Path,
+    node: &Program,
+    client: &Client,
+    target: &TcpListener,
+) {
+    let expected = take_body(node, client).await;
+    let credential = format!("{}/admin/v1/credentials/{}", node.url(), client.credential_id);
+    let request = reqwest::Client::new().put(credential).bearer_auth(OPERATOR_TOKEN).header("Content-Type", "application/json");
+    let answer = request.body(r#"{"hmac_required":true}"#).send().await.unwrap().text().await.unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let secret = answer["data"]["signing_secret"].as_str().unwrap();
+
+    let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let service = format!("http://{}", proxy.local_addr().unwrap());
+    let url = format!("http://{}/hook", target.local_addr().unwrap());
+    let forward = |further: &[&str]| {
+        let mut command = program(directory);
+        command.args(["listen", "--json", "--url", &service, "--forward-to", &url, "--types", "order.delivered"]).args(further);
+        command.env("LEDGER_API_KEY", &client.key).env("LEDGER_API_SECRET", &client.secret);
+        command.env("LEDGER_SIGNING_SECRET", secret);
+        command
+    };
+    let (since, next): (&[&str], &[&str]) = (&["--since", "2000-01-01T00:00:00Z"], &[]);
+    for (further, replaced, problem) in [
+        (since, ("order.delivered", "order.cancelled"), "the signature does not match"),
+        (next, ("x-signature", "x-forgotten"), "the events have no signature"),
+    ] {
+        let mut command = forward(further);
+        let (ended, ()) = tokio::join!(run(&mut command), pass_on(&proxy, node, replaced));
+        assert_eq!(ended.status.code(), Some(1), "{}", err(&ended));
+        assert!(err(&ended).contains(problem), "{}", err(&ended));
+        assert!(!out(&ended).contains("is_forwarded"), "{}", out(&ended));
+    }
+    // The next run begins at the first event of the time: nothing was skipped.
+    let mut command = forward(&["--count", "1"]);
+    let (ended, (), arrived) = tokio::join!(run(&mut command), pass_on(&proxy, node, ("", "")), take(target, 200));
+    assert!(ended.status.success(), "{}", err(&ended));
+    assert_eq!(arrived.body, expected);
 }
 
 /// Pulls this many events. Returns their times, ids and sequences.

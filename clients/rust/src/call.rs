@@ -170,8 +170,20 @@ impl<T> Call<T> {
         self.fetch().await
     }
 
+    /// Sends the call, and returns the success as it arrived, for example to keep the bytes of events.
+    ///
+    /// # Errors
+    /// If the service refuses it, or after the last attempt without a response.
+    pub async fn reply(self) -> Result<Reply, Error> {
+        self.exchange().await
+    }
+
+    async fn exchange(&self) -> Result<Reply, Error> {
+        self.client.send(&self.request()?).await?.success()
+    }
+
     async fn fetch(&self) -> Result<Response<T>, Error> {
-        let reply = self.client.send(&self.request()?).await?.success()?;
+        let reply = self.exchange().await?;
         let request_id = reply.request_id();
         let data = match (self.read)(&reply, self.field) {
             Ok(data) => data,

@@ -86,7 +86,7 @@ impl ApiError {
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.status.as_u16(), self.code, self.message)?;
+        write!(f, "{} {}: {}", self.status.as_u16(), self.code, self.message.trim_end_matches('.'))?;
         for (field, problems) in &self.messages {
             write!(f, "; {field}: {}", problems.join(", "))?;
         }

@@ -209,6 +209,9 @@ impl Client {
     ///
     /// With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an
     /// empty list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
+    ///
+    /// If the request is signed, the service signs the page with the same secret, as it signs a webhook. Verify
+    /// `X-Signature` and `X-Timestamp` over the raw body. See [Receiving webhooks](/docs/guides/webhooks).
     pub fn list_events(&self, query: &ListEventsQuery) -> Call<models::EventPage> {
         Call::data(self, Method::GET, "/api/v1/events".to_owned()).query(query.pairs())
     }

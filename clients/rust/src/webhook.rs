@@ -78,14 +78,23 @@ impl Verifier {
     /// # Errors
     /// If it is not genuine, too old, or not an event.
     pub fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<WebhookEnvelope, WebhookError> {
+        self.verify_bytes(headers, body)?;
+        serde_json::from_slice(body).map_err(WebhookError::Body)
+    }
+
+    /// Verifies any signed body, such as a page of events that was pulled with signed requests. The token is then the signing
+    /// secret.
+    ///
+    /// # Errors
+    /// If it is not genuine, or too old.
+    pub fn verify_bytes(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), WebhookError> {
         let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).ok_or(WebhookError::Missing(name));
         let (timestamp, signature, now) = (header("x-timestamp")?, header("x-signature")?, Utc::now().timestamp());
         match (self.check(timestamp, signature, body, now), header(PREVIOUS)) {
             // After a rotation, the service can sign with the replaced token, too.
-            (Err(WebhookError::Signature), Ok(previous)) => self.check(timestamp, previous, body, now)?,
-            (checked, _) => checked?,
+            (Err(WebhookError::Signature), Ok(previous)) => self.check(timestamp, previous, body, now),
+            (checked, _) => checked,
         }
-        serde_json::from_slice(body).map_err(WebhookError::Body)
     }
 
     /// Verifies the values of `X-Timestamp` and `X-Signature`, for frameworks with other header types. `now` is in Unix

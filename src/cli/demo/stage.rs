@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use chrono::Utc;
 use embedded_postgres::{Server, Settings};
 use ledger_events::Position;
 use reqwest::Url;
@@ -195,8 +194,8 @@ impl Stage {
     }
 
     fn take(&mut self, printer: &Printer, received: &Received) -> anyhow::Result<()> {
-        let token = self.webhook_token.as_ref().map(Secret::expose).unwrap_or_default();
-        let verdict = received.verify(token, Utc::now().timestamp()).map_err(|error| error.to_string());
+        let verdict = receiver::verdict(received, self.webhook_token.as_ref());
+        let verdict = verdict.unwrap_or_else(|| Err("the token is not known yet".to_owned()));
         let event_id = received.event_id().unwrap_or_default().to_owned();
         let is_repeated = !self.event_ids.insert(event_id);
         printer.webhook(received, &verdict, is_repeated)?;

@@ -1,5 +1,6 @@
 //! `listen --forward-to URL`: pulls the account's events from a service, and sends them as webhooks to a URL near this
-//! machine. The service needs no way to reach it. Pulled events have no signature, so this program signs each.
+//! machine. The service needs no way to reach it. Pulled events have no signature of their own, so this program signs each.
+//! With a signing secret, it verifies each page of them first.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ledger_events::webhook::WebhookEventType;
 use owo_colors::OwoColorize;
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{StatusCode, Url};
+use rewards_ledger_client::webhook::{Verifier, WebhookError};
+use rewards_ledger_client::{Error, ListEventsQuery, Reply};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -21,16 +23,16 @@ use webhook_client::sender::{Delivery, DeliveryHeaders};
 
 use super::Shown;
 use super::certificates::lasting_problem;
-use crate::cli::client::{Client, Reply};
+use crate::cli::client::{Caller, Client, failure};
 use crate::cli::output::Output;
 use crate::cli::private;
 use crate::cli::profiles::{self, ClientArgs};
 use crate::secrets::seal::{Secret, random_secret};
 
 /// Seconds that a request waits for an event: the longest that the service allows.
-const WAIT_SECONDS: u64 = 30;
+const WAIT_SECONDS: i64 = 30;
 /// Maximum number of events in one response.
-const PAGE_EVENTS: usize = 100;
+const PAGE_EVENTS: i64 = 100;
 /// Timeout of an attempt, as the service's own deliveries have.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(30);
 /// First and longest pause before a retry. Each pause is twice as long as the one before.
@@ -38,12 +40,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Webhook ID of forwarded events, which no webhook has.
 const NO_WEBHOOK: i64 = 0;
+/// Problem of a page without a signature.
+const UNSIGNED: &str = "the events have no signature, so they are not forwarded (the API key has no signing secret, the node is \
+                        of an earlier build, or a proxy has removed it; without a signing secret, events are not verified)";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Forwarding")]
 pub struct ForwardArgs {
     /// Pull the account's events with an API key, sign each with --secret, and send them to this URL, for example
-    /// http://localhost:3000/hook; needs no webhook
+    /// http://localhost:3000/hook; needs no webhook; with a signing secret, only events that the service has signed with it
     #[arg(long, value_name = "URL", value_parser = target)]
     pub forward_to: Option<Url>,
     /// Forward the events since this time, for example 2026-11-01T00:00:00Z [default: goes on where the last run ended; in
@@ -125,6 +130,8 @@ struct Progress {
 /// Pulls events, and sends each until the target accepts it.
 struct Forwarder<'a> {
     service: Client,
+    /// Verifies pages with the secret that signs the requests, if one does.
+    verifier: Option<Verifier>,
     http: reqwest::Client,
     headers: DeliveryHeaders,
     target: Url,
@@ -138,7 +145,8 @@ struct Forwarder<'a> {
 /// Forwards events until as many as wanted are sent.
 ///
 /// # Errors
-/// If the service refuses the credentials, a certificate is refused for a lasting reason, or the progress cannot be kept.
+/// If the service refuses the credentials, a certificate is refused for a lasting reason, the signature of a page is missing
+/// or wrong, or the progress cannot be kept.
 pub async fn run(
     args: &ForwardArgs,
     target: &Url,
@@ -152,12 +160,13 @@ pub async fn run(
     let http = reqwest::Client::builder().timeout(ATTEMPT_DEADLINE).redirect(reqwest::redirect::Policy::none()).no_proxy();
     let is_own = secret.is_none();
     let secret = secret.unwrap_or_else(random_secret);
-    let key = match &service.caller {
-        Some(crate::cli::client::Caller::Client { api_key, .. }) => api_key.as_str(),
+    let (key, signing_secret) = match &service.caller {
+        Some(Caller::Client { api_key, signing_secret, .. }) => (api_key.as_str(), signing_secret.as_ref()),
         _ => bail!("an API key is needed"),
     };
     let forwarder = Forwarder {
         service: known,
+        verifier: signing_secret.map(|secret| Verifier::new(secret.expose())),
         http: http.build()?,
         headers: DeliveryHeaders::new(service_name)?,
         target: target.clone(),
@@ -226,7 +235,7 @@ impl Forwarder<'_> {
             let text = crate::config::read_private(&self.file, "the progress of the forwarding")?;
             return serde_json::from_str(text.expose()).with_context(|| format!("{} is damaged", self.file.display()));
         } else {
-            Progress { cursor: Some(self.pull("after=latest&wait=0").await?.cursor), ..Progress::default() }
+            Progress { cursor: Some(self.present().await?), ..Progress::default() }
         };
         self.keep(&progress)?;
         Ok(progress)
@@ -238,51 +247,52 @@ impl Forwarder<'_> {
 
     /// Pulls the events after the cursor, or before the first cursor those since the time. Waits for one if there is none.
     async fn page(&self, progress: &Progress) -> anyhow::Result<PageData> {
-        let mut query = form_urlencoded(&[("wait", &WAIT_SECONDS.to_string()), ("limit", &PAGE_EVENTS.to_string())]);
-        let types = self.args.types.join(",");
-        let since = progress.since.filter(|_| progress.cursor.is_none()).map(|since| since.to_rfc3339());
-        let optional = [
-            ("after", progress.cursor.as_deref()),
-            ("since", since.as_deref()),
-            ("types", Some(types.as_str()).filter(|types| !types.is_empty())),
-        ];
-        for (name, value) in optional {
-            if let Some(value) = value {
-                query = format!("{query}&{}", form_urlencoded(&[(name, value)]));
-            }
-        }
+        let query = ListEventsQuery {
+            after: progress.cursor.clone(),
+            since: progress.since.filter(|_| progress.cursor.is_none()),
+            wait: Some(WAIT_SECONDS),
+            types: Some(self.args.types.join(",")).filter(|types| !types.is_empty()),
+            limit: Some(PAGE_EVENTS),
+        };
         self.pull(&query).await
+    }
+
+    /// Returns the cursor after the latest event.
+    async fn present(&self) -> anyhow::Result<String> {
+        let query = ListEventsQuery { after: Some("latest".to_owned()), ..Default::default() };
+        Ok(self.pull(&query).await?.cursor)
     }
 
     /// Sends a request until the service answers it. A service that is down or busy is asked again, but not one whose certificate
     /// is refused for a lasting reason.
-    async fn pull(&self, query: &str) -> anyhow::Result<PageData> {
+    async fn pull(&self, query: &ListEventsQuery) -> anyhow::Result<PageData> {
         let mut pauses = Pauses::default();
         loop {
-            let (problem, pause) = match self.service.send(Method::GET, &format!("/api/v1/events?{query}"), None, &[]).await {
-                Ok(reply) if reply.status.is_success() => {
-                    let page: Page =
-                        serde_json::from_str(&reply.body).context("the service returned something other than events")?;
-                    return Ok(page.data);
-                }
-                Ok(reply) if is_temporary(reply.status) => {
-                    (format!("the service answered {}", reply.status), asked_pause(&reply))
-                }
-                Ok(reply) => {
-                    reply.data()?;
-                    bail!("the service returned no events");
-                }
-                Err(error) => {
-                    if let Some(reason) = lasting_problem(&*error) {
-                        return Err(error.context(format!("the service cannot be reached: {reason}")));
+            // Typed events would lose the bytes of their envelopes.
+            let (problem, asked) = match self.service.calls().list_events(query).reply().await {
+                Ok(reply) => match self.verify(&reply) {
+                    Ok(()) => {
+                        let page: Page =
+                            serde_json::from_slice(&reply.body).context("the service returned something other than events")?;
+                        return Ok(page.data);
                     }
-                    (format!("{error:#}"), None)
-                }
+                    // The response was on its way for long, for example because this machine slept.
+                    Err(WebhookError::Timestamp) => (WebhookError::Timestamp.to_string(), None),
+                    Err(WebhookError::Missing(header)) => bail!("{UNSIGNED}: the header {header} is missing"),
+                    Err(error) => bail!("the events cannot be verified, so they are not forwarded: {error}"),
+                },
+                Err(error) => passing(error)?,
             };
-            let pause = pause.unwrap_or_else(|| pauses.pause());
+            let pause = asked.unwrap_or_else(|| pauses.pause());
             anstream::eprintln!("{}; asking again in {} s", crate::cli::escape::value(&problem), pause.as_secs_f32());
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Verifies the signature of a page, if requests are signed. An attacker who can change a page can also remove its
+    /// signature, so a missing one is an error, too.
+    fn verify(&self, reply: &Reply) -> Result<(), WebhookError> {
+        self.verifier.as_ref().map_or(Ok(()), |verifier| verifier.verify_bytes(&reply.headers, &reply.body))
     }
 
     /// Sends an event until the target accepts it with a status from 200 to 299, and prints each failure. Returns the number
@@ -366,18 +376,28 @@ impl Pauses {
     }
 }
 
+/// Returns the text of an error that may pass by itself, and the pause that the service asks for.
+///
+/// # Errors
+/// The given one, if it lasts.
+fn passing(error: Error) -> anyhow::Result<(String, Option<Duration>)> {
+    let (is_passing, asked) = match &error {
+        Error::Api(refusal) => (is_temporary(refusal.status), refusal.retry_after),
+        Error::Connection { .. } => (true, None),
+        _ => (false, None),
+    };
+    let lasting = lasting_problem(&error).map(|reason| format!("the service cannot be reached: {reason}"));
+    let error = failure(error);
+    match lasting {
+        Some(lasting) => Err(error.context(lasting)),
+        None if is_passing => Ok((format!("{error:#}"), asked)),
+        None => Err(error),
+    }
+}
+
 /// Returns whether a status says nothing about the request itself, so that it can be repeated.
 fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
-}
-
-/// Returns the pause that a response asks for.
-fn asked_pause(reply: &Reply) -> Option<Duration> {
-    reply.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
-}
-
-fn form_urlencoded(pairs: &[(&str, &str)]) -> String {
-    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use rewards_ledger_client::models::{ErrorCode, OrderStatus, PlaceOrder, RegisterWebhook};
 use rewards_ledger_client::signing::{canonical_string, header, sign};
-use rewards_ledger_client::{Credentials, Error, ListOrdersQuery};
+use rewards_ledger_client::{Credentials, Error, ListEventsQuery, ListOrdersQuery};
 use serde_json::json;
 
 use crate::server::{Seen, refuse, reply, serve};
@@ -129,9 +129,15 @@ async fn an_unreadable_success_names_its_request() {
 async fn bytes_and_replies_without_data() {
     let webhook = json!({"id": 7, "token": "t0ken", "url": "https://example.com", "name": "w", "events": ["order.created"],
         "is_active": true, "created_at": "2026-01-31T12:00:00.000Z"});
-    let (client, log) = serve(Credentials::Anonymous, [reply(200, b"\x89PNG"), reply(201, webhook.to_string())]).await;
+    let events = r#"{"data": {"events": [{"later":1.50}]}}"#;
+    let answers = [reply(200, b"\x89PNG"), reply(201, webhook.to_string()), reply(200, events), refuse(404, "E_NOT_FOUND")];
+    let (client, log) = serve(Credentials::Anonymous, answers).await;
     assert_eq!(client.get_product_image_bytes(1, "a/b c", &Default::default()).await.unwrap(), b"\x89PNG");
     assert_eq!(log.all()[0].target, "/api/v1/products/1/image/a%2Fb%20c");
     let body = RegisterWebhook::new("w", "https://example.com", vec![]);
     assert_eq!(client.register_webhook(&body).await.unwrap().token.expose(), "t0ken");
+    let query = ListEventsQuery::default();
+    assert_eq!(client.list_events(&query).reply().await.unwrap().body, events.as_bytes(), "as it arrived");
+    let refused = client.list_events(&query).reply().await.unwrap_err();
+    assert_eq!(refused.code(), Some(&ErrorCode::NotFound));
 }

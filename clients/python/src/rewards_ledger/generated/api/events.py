@@ -51,7 +51,10 @@ class Events:
         as long as the ledger exists.
 
         With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
-        list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503."""
+        list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
+
+        If the request is signed, the service signs the page with the same secret, as it signs a webhook. Verify `X-Signature`
+        and `X-Timestamp` over the raw body. See [Receiving webhooks](/docs/guides/webhooks)."""
         response = self._send(
             _list_events(
                 after=after,
@@ -87,7 +90,10 @@ class AsyncEvents:
         as long as the ledger exists.
 
         With `wait`, a request that finds no event waits for one. It is answered as soon as there is one, or with an empty
-        list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503."""
+        list after that time. At most 10 requests of an account can wait at a time. Further ones fail with 503.
+
+        If the request is signed, the service signs the page with the same secret, as it signs a webhook. Verify `X-Signature`
+        and `X-Timestamp` over the raw body. See [Receiving webhooks](/docs/guides/webhooks)."""
         response = await self._send(
             _list_events(
                 after=after,
