@@ -28,7 +28,9 @@ mod traces;
 pub use account::{money_positions, movement_positions};
 pub use announced::{Announced, SEGMENT, announced, announced_to};
 pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, orders_by_status, readable_order_moves};
-pub use money::{balance_events, money_events, movements, stock_events, wallet_events, wallets_before, wallets_between};
+pub use money::{
+    balance_events, money_events, movements, requiring_movements, stock_events, wallet_events, wallets_before, wallets_between,
+};
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, fold_stock, orders_before, past, payouts_before};
 pub use traces::{traces_at, traces_of};

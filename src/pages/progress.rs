@@ -3,6 +3,9 @@
 //! This needs no script, and nothing is kept between requests. The response sends a step for each progress, and then the outcome.
 //! The style sheet hides a step that another one follows, and all of them before the outcome.
 //!
+//! A browser does not say when a response breaks off, and runs no script then. So the response sends something every second, and
+//! the style sheet shows a notice once nothing has come for some seconds.
+//!
 //! Short work answers with its outcome alone. So does a request that is refused, because no page begins before the API has
 //! checked the request.
 
@@ -25,6 +28,8 @@ use crate::api::{LateOutcome, Reached, carry};
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Shortest time between two steps.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Longest time between two parts of a page. The style sheet shows the notice of [`overdue`] after five times as long.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// End of the elements that [`opening`] leaves open.
 const CLOSING: &str = "</div></div>";
 
@@ -53,12 +58,14 @@ pub struct Followed {
     progress: Progress,
     patience: Duration,
     pause: Duration,
+    keep_alive: Duration,
 }
 
 impl Followed {
     pub fn new(work: &'static Work, visit: &mut Visit) -> Followed {
         let progress = visit.follow();
-        Followed { work, beginning: layout::beginning(visit, work.title), progress, patience: PATIENCE, pause: PAUSE }
+        let beginning = layout::beginning(visit, work.title);
+        Followed { work, beginning, progress, patience: PATIENCE, pause: PAUSE, keep_alive: KEEP_ALIVE }
     }
 
     /// Answers with the outcome of the work, or with a page that shows the progress first if the work takes long.
@@ -69,9 +76,10 @@ impl Followed {
             response = &mut outcome => return response,
             reached = next(self.patience, &mut self.progress) => reached,
         };
-        let first = format!("{}{}{}", self.beginning, opening(self.work).0, step(self.work, begun).0);
+        let first = format!("{}{}{}{}", self.beginning, opening(self.work).0, step(self.work, begun).0, overdue().0);
         let late = LateOutcome::default();
-        let sending = Sending { work: self.work, outcome, progress: self.progress, pause: self.pause, late: late.clone() };
+        let Followed { work, progress, pause, keep_alive, .. } = self;
+        let sending = Sending { work, outcome, progress, pause, keep_alive, late: late.clone() };
         let rest = stream::unfold(Some(sending), |sending| async move {
             let (part, rest) = sending?.next().await;
             Some((Ok::<_, io::Error>(part), rest))
@@ -89,16 +97,20 @@ struct Sending {
     outcome: Outcome,
     progress: Progress,
     pause: Duration,
+    keep_alive: Duration,
     late: LateOutcome,
 }
 
 impl Sending {
-    /// Waits for the next part of the page: a step, or the outcome, which is the last part.
+    /// Waits for the next part of the page: a step, a sign that the connection is there, or the outcome, which is the last part.
     async fn next(mut self) -> (String, Option<Sending>) {
         let response = tokio::select! {
             biased;
             response = &mut self.outcome => response,
-            reached = next(self.pause, &mut self.progress) => return (step(self.work, reached).0, Some(self)),
+            reached = next(self.pause, &mut self.progress) => {
+                return (format!("{}{}", step(self.work, reached).0, overdue().0), Some(self));
+            }
+            () = tokio::time::sleep(self.keep_alive) => return (overdue().0, Some(self)),
         };
         self.late.end(response.status());
         let rest = layout::rest(self.work.title, response).await;
@@ -144,6 +156,11 @@ fn step(work: &Work, Reached { done, total }: Reached) -> Markup {
     }
 }
 
+/// Renders a notice that the style sheet shows if no other part of the page follows in time.
+fn overdue() -> Markup {
+    html! { p.overdue { "No news for 5 seconds. The connection may have broken off, and the work with it. If nothing follows, start again." } }
+}
+
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -161,7 +178,8 @@ mod tests {
     fn followed() -> (Told, Followed) {
         let (told, progress) = Told::followed();
         let beginning = "<main>".to_owned();
-        (told, Followed { work: &WORK, beginning, progress, patience: Duration::ZERO, pause: Duration::ZERO })
+        let keep_alive = Duration::from_secs(3_600);
+        (told, Followed { work: &WORK, beginning, progress, patience: Duration::ZERO, pause: Duration::ZERO, keep_alive })
     }
 
     fn refused() -> Response {
@@ -193,7 +211,8 @@ mod tests {
         let mut part = async || String::from_utf8(parts.next().await.unwrap().unwrap().to_vec()).unwrap();
         let begun = part().await;
         assert!(begun.starts_with("<main><div class=\"working\"><h1>Upload</h1><p>Wait.</p>"), "{begun}");
-        assert!(begun.contains("Things to load: 1\u{202f}000") && begun.ends_with("></progress></div>"), "{begun}");
+        let is_whole = begun.ends_with(&format!("></progress></div>{}", overdue().0));
+        assert!(begun.contains("Things to load: 1\u{202f}000") && is_whole, "{begun}");
         assert!(!begun.contains("value="), "{begun}");
         told.tell(400, 1_000);
         told.tell(500, 1_000);
@@ -204,6 +223,19 @@ mod tests {
         assert!(rest.starts_with("</div></div><h1>The request failed</h1>"), "{rest}");
         assert!(rest.contains("It was broken off.") && rest.ends_with("</div></main></body></html>"), "{rest}");
         assert!(parts.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_page_of_long_work_sends_something_even_without_progress() {
+        let (told, form) = followed();
+        let form = Followed { keep_alive: Duration::ZERO, ..form };
+        told.tell(0, 1);
+        let mut page = form.answer(future::pending()).await;
+        let mut parts = pin!(page.take_body().into_bytes_stream());
+        assert!(parts.next().await.is_some());
+        for _ in 0..2 {
+            assert_eq!(parts.next().await.unwrap().unwrap(), overdue().0.as_bytes());
+        }
     }
 
     #[tokio::test]

@@ -183,7 +183,8 @@ impl Search<'_> {
         Ok(unchecked.into_iter().filter_map(earliest).collect())
     }
 
-    /// Checks what each account moved on its days, unless it is checked or has too many events.
+    /// Checks what each account moved on its days, unless it is checked or has too many events. The days of each account are its
+    /// own, so each is a walk with some ten statements. The accounts that [`narrow`] takes are their bound.
     async fn walk_days(
         &mut self,
         mut days: BTreeMap<AccountId, DayRange>,

@@ -43,8 +43,8 @@ impl Default for Limits {
     }
 }
 
-/// Number of lines per INSERT statement.
-const BATCH_LINES: usize = 5_000;
+/// Number of lines per INSERT statement. It is small, because the progress is told after each one.
+const BATCH_LINES: usize = 1_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {

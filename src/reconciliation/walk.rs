@@ -22,8 +22,6 @@ use crate::ledger::reader::{self, Stored};
 
 /// Number of events in a page.
 const PAGE_EVENTS: i64 = 5_000;
-/// Number of events of one stream per query.
-const STREAM_EVENTS: i64 = 1_000;
 /// Number of positions per query, because one account's events may be far apart.
 const WINDOW: i64 = 20_000;
 
@@ -88,6 +86,8 @@ struct PeriodCheck<'a> {
     bounds: &'a Bounds,
     /// Movement that the previous event requires to follow it.
     expected: Option<ExpectedMovement>,
+    /// Movements of the page that no event required: the index of each one's difference, and the order or payout that it names.
+    unexpected: Vec<(usize, Purpose)>,
     /// State of each wallet after the log's movements so far.
     wallets: HashMap<WalletId, Wallet>,
     /// Movements of the days of the page that is being read.
@@ -111,6 +111,7 @@ impl<'a> PeriodCheck<'a> {
             accounts,
             bounds,
             expected: None,
+            unexpected: vec![],
             wallets: HashMap::new(),
             days: Folded::default(),
             unchecked: bounds.whole.0,
@@ -120,7 +121,7 @@ impl<'a> PeriodCheck<'a> {
     }
 
     async fn end(mut self, conn: &mut PgConnection) -> Result<i64, ReconcileError> {
-        self.settle(conn, None).await?;
+        self.settle(None);
         self.check_days(conn, None).await?;
         Ok(self.events)
     }
@@ -152,7 +153,7 @@ impl<'a> PeriodCheck<'a> {
         let (mut orders, mut payouts) = states_before(conn, shard, &events, after + 1).await?;
         let mut movements: HashMap<Position, Transaction> = HashMap::new();
         for recorded in &events {
-            self.settle(conn, Some(recorded)).await?;
+            self.settle(Some(recorded));
             self.rules(recorded, &mut orders, &mut payouts);
             self.expected = ExpectedMovement::by(recorded);
             if let Event::Wallet(event) = &recorded.event {
@@ -160,6 +161,7 @@ impl<'a> PeriodCheck<'a> {
                 movements.extend(self.movement(recorded, event).map(|row| (recorded.moment.position, row)));
             }
         }
+        self.locate_unexpected(conn).await?;
         // The last day of the page may continue on the next one.
         if let Some(last) = events.last() {
             self.check_days(conn, Some(last.moment.recorded_at.date_naive())).await?;
@@ -202,7 +204,7 @@ impl<'a> PeriodCheck<'a> {
 
     /// Checks that the required movement is the event at the next position, and that no other event looks like such a
     /// movement.
-    async fn settle(&mut self, conn: &mut PgConnection, next: Option<&Recorded>) -> Result<(), ReconcileError> {
+    fn settle(&mut self, next: Option<&Recorded>) {
         let moved = next.and_then(|next| match &next.event {
             Event::Wallet(WalletEvent::WalletDebited(e)) => Some((next, e.purpose, false)),
             Event::Wallet(WalletEvent::WalletRefunded(e)) => Some((next, e.purpose, true)),
@@ -217,37 +219,43 @@ impl<'a> PeriodCheck<'a> {
             let is_it =
                 moved.is_some_and(|(_, purpose, is_refund)| (purpose, is_refund) == (expected.purpose, expected.is_refund));
             if following.is_some() && is_it {
-                return Ok(()); // this is the required movement, correct or not
+                return; // this is the required movement, correct or not
             }
         }
-        let Some((recorded, purpose, is_refund)) = moved else { return Ok(()) };
-        let Some(problem) = ExpectedMovement::unexpected(recorded) else { return Ok(()) };
-        let is_kept = self.differences.is_keeping();
-        let mut positions = if is_kept { self.movement_positions_of(conn, purpose).await? } else { vec![] };
-        positions.push(recorded.moment.position);
-        positions.sort_unstable();
-        positions.dedup();
-        self.add(kind_of(purpose, is_refund), purpose, positions, problem);
-        Ok(())
+        let Some((recorded, purpose, is_refund)) = moved else { return };
+        let Some(problem) = ExpectedMovement::unexpected(recorded) else { return };
+        if self.differences.is_keeping() {
+            self.unexpected.push((self.differences.differences.len(), purpose));
+        }
+        self.add(kind_of(purpose, is_refund), purpose, vec![recorded.moment.position], problem);
     }
 
-    /// Returns the positions at which an order or payout moved money.
-    async fn movement_positions_of(&self, conn: &mut PgConnection, purpose: Purpose) -> Result<Vec<Position>, sqlx::Error> {
-        let (stream, id) = match purpose {
-            Purpose::Order(id) => ("order", id.0),
-            Purpose::Payout(id) => ("payout", id.0),
-        };
-        let (mut positions, mut version) = (vec![], 0);
-        // A stream can be long, because each read of an order's codes is an event.
-        loop {
-            let events = reader::stream_after(&mut *conn, self.shard, stream, id, version, i64::MAX, STREAM_EVENTS).await?;
-            let moving = events.iter().filter_map(|stored| ExpectedMovement::by(&stored.decode().ok()?));
-            positions.extend(moving.flat_map(|expected| [expected.position, expected.position + 1]));
-            match events.last() {
-                Some(last) if i64::try_from(events.len()).is_ok_and(|n| n == STREAM_EVENTS) => version = last.version,
-                _ => return Ok(positions),
+    /// Adds the positions at which the orders and payouts of unexpected movements moved money. Looks them up together.
+    async fn locate_unexpected(&mut self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let unexpected = std::mem::take(&mut self.unexpected);
+        if unexpected.is_empty() {
+            return Ok(());
+        }
+        let (mut orders, mut payouts) = (vec![], vec![]);
+        for (_, purpose) in &unexpected {
+            match purpose {
+                Purpose::Order(id) => orders.push(*id),
+                Purpose::Payout(id) => payouts.push(*id),
             }
         }
+        let mut moved: HashMap<Purpose, Vec<Position>> = HashMap::new();
+        let found = reader::requiring_movements(conn, self.shard, orders, payouts).await?;
+        for expected in found.iter().filter_map(|stored| ExpectedMovement::by(&stored.decode().ok()?)) {
+            moved.entry(expected.purpose).or_default().extend([expected.position, expected.position + 1]);
+        }
+        for (index, purpose) in unexpected {
+            if let Some(Difference { positions, .. }) = self.differences.differences.get_mut(index) {
+                positions.extend(moved.get(&purpose).into_iter().flatten());
+                positions.sort_unstable();
+                positions.dedup();
+            }
+        }
+        Ok(())
     }
 
     fn add(&mut self, kind: DifferenceKind, subject: Purpose, positions: Vec<Position>, problem: String) {

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::console::enter;
 use super::furnished::PNG;
@@ -22,27 +22,47 @@ pub fn file(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Sends the form that is open into another window, while a transaction that begins with `hold` holds the upload up. Ends the
-/// transaction once the window shows a bar with a value, and returns the text of that step.
+/// Begins long work in another window, which `begin` opens as `window.other`, while a transaction that begins with `hold` holds
+/// the work up. Waits until the window shows a bar with a value. Returns the text of that step, and the connection whose
+/// transaction is open.
 ///
 /// WebDriver waits until a page is complete, so it cannot look at the progress in its own window.
-pub async fn upload_under(browser: &Browser, node: &Node, hold: String) -> Value {
+pub async fn held_up(browser: &Browser, node: &Node, hold: &str, begin: &str) -> (String, PgConnection) {
     let mut holder = node.admin().await;
-    sqlx::raw_sql(AssertSqlSafe(hold)).execute(&mut holder).await.unwrap();
-    let send = "window.upload = window.open('', 'upload');
-        const form = document.querySelector('main form.card'); form.target = 'upload'; form.requestSubmit()";
-    browser.run(send).await;
+    sqlx::raw_sql(AssertSqlSafe(hold.to_owned())).execute(&mut holder).await.unwrap();
+    browser.run(begin).await;
     let text = "[...page.querySelectorAll('.step')].find((step) =>
         step.checkVisibility() && step.querySelector('progress[value]'))?.querySelector('p').textContent";
-    let shown = seen_in_upload(browser, text).await;
+    (seen_in_other(browser, text).await.as_str().unwrap().to_owned(), holder)
+}
+
+/// Sends the form that is open into another window, while a transaction that begins with `hold` holds the upload up. Ends the
+/// transaction once the window shows a bar with a value, and returns the text of that step.
+pub async fn upload_under(browser: &Browser, node: &Node, hold: &str) -> String {
+    let send = "window.other = window.open('', 'other');
+        const form = document.querySelector('main form.card'); form.target = 'other'; form.requestSubmit()";
+    let (shown, mut holder) = held_up(browser, node, hold, send).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     shown
 }
 
+/// SQL for a superuser after which the service waits for [`HOLD`] when it reads or writes a row of a table that meets this
+/// condition.
+pub fn waits_at(table: &str, condition: &str) -> String {
+    format!(
+        "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY waits ON {table}
+            USING (CASE WHEN {condition} THEN pg_advisory_xact_lock_shared(7) IS NOT NULL ELSE true END)"
+    )
+}
+
+/// SQL that begins a transaction for which the service waits, as [`waits_at`] says.
+pub const HOLD: &str = "BEGIN; SELECT pg_advisory_xact_lock(7)";
+
 /// Waits until an expression about `page`, the document of the other window, is true. Returns its value. A browser without
 /// scripts runs no timers, so the test asks again and again.
-pub async fn seen_in_upload(browser: &Browser, expression: &str) -> Value {
-    let (script, mut seen) = (format!("const page = window.upload.document; return {expression}"), Value::Null);
+pub async fn seen_in_other(browser: &Browser, expression: &str) -> Value {
+    let (script, mut seen) = (format!("const page = window.other.document; return {expression}"), Value::Null);
     until("the other window shows it", async || {
         seen = browser.run(&script).await;
         !matches!(seen, Value::Null | Value::Bool(false))
@@ -63,13 +83,13 @@ async fn load_in_parts(browser: &Browser, node: &Node, directory: &Path, (produc
         "BEGIN; INSERT INTO vault.vouchers (shard_id, id, product_id, denomination, reference, fingerprint, sealed)
          VALUES (1, 0, 0, 10, '{lot}-1001', '', '')"
     );
-    assert_eq!(upload_under(browser, node, last).await, "Vouchers loaded: 1\u{202f}000 of 1\u{202f}001");
+    assert_eq!(upload_under(browser, node, &last).await, "Vouchers loaded: 1\u{202f}000 of 1\u{202f}001");
     let titles = "page.readyState === 'complete' &&
         [...page.querySelectorAll('h1')].filter((title) => title.checkVisibility()).map((title) => title.textContent)";
-    assert_eq!(seen_in_upload(browser, titles).await, json!([format!("Vouchers of {name}")]));
+    assert_eq!(seen_in_other(browser, titles).await, json!([format!("Vouchers of {name}")]));
     let figures = "[...page.querySelectorAll('.figure strong')].map((figure) => figure.textContent)";
-    assert_eq!(seen_in_upload(browser, figures).await, json!(["1001", "0", "0"]));
-    browser.run("window.upload.close()").await;
+    assert_eq!(seen_in_other(browser, figures).await, json!(["1001", "0", "0"]));
+    browser.run("window.other.close()").await;
 }
 
 /// Adds a category and a part of it, and a product in the category. The page of the product stays open.

@@ -3,9 +3,10 @@
 use chrono::Utc;
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 
 use super::console::enter;
-use super::console_catalogue::{file, seen_in_upload, upload_under};
+use super::console_catalogue::{HOLD, file, seen_in_other, upload_under, waits_at};
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};
@@ -239,7 +240,9 @@ async fn a_person_decides_what_the_lines_of_statements_are() {
          {day};-30,10;unknown;\n"
     );
     let own = file(directory.path(), "own.csv", lines);
-    let slow = file(directory.path(), "slow.csv", format!("date,amount,currency,reference\n{today},7.00,EUR,slow\n"));
+    // These lines are two parts.
+    let lines: String = (1..=1_001).map(|line| format!("{today},7.00,EUR,slow {line}\n")).collect();
+    let slow = file(directory.path(), "slow.csv", format!("date,amount,currency,reference\n{lines}"));
     in_browser((1440, 2_000), true, |browser| async move {
         enter(&node, &browser, Role::Finance).await;
         browser.press("Bank statements").await;
@@ -283,11 +286,13 @@ async fn a_person_decides_what_the_lines_of_statements_are() {
 
         browser.press("Bank statements").await;
         browser.type_into("//input[@id='file']", &slow).await;
-        // The lines are written. The event that imports them waits.
-        let shown = upload_under(&browser, &node, "BEGIN; LOCK TABLE bank_statements IN EXCLUSIVE MODE".to_owned()).await;
-        assert_eq!(shown, "Lines imported: 1 of 1");
-        seen_in_upload(&browser, "page.querySelector('main')?.textContent.includes('The statement is imported.')").await;
-        browser.run("window.upload.close()").await;
+        // The first part is written. The second one waits.
+        let waits = AssertSqlSafe(waits_at("vault.statement_lines", "line = 1001"));
+        sqlx::raw_sql(waits).execute(&mut node.admin().await).await.unwrap();
+        let shown = upload_under(&browser, &node, HOLD).await;
+        assert_eq!(shown, "Lines imported: 1\u{202f}000 of 1\u{202f}001");
+        seen_in_other(&browser, "page.querySelector('main')?.textContent.includes('The statement is imported.')").await;
+        browser.run("window.other.close()").await;
     })
     .await;
 }

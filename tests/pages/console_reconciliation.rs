@@ -1,15 +1,23 @@
-//! The reconciliation of a chosen period in the console, and the ways from a sum to its movements and from a difference to its
-//! events.
+//! The reconciliation of a chosen period in the console, the ways from a sum to its movements and from a difference to its
+//! events, and the progress of a long one.
 
 use chrono::{Days, NaiveDate, Utc};
 use rewards_ledger::access::Role;
 use sqlx::AssertSqlSafe;
 
 use super::console::enter;
+use super::console_catalogue::{HOLD, held_up, seen_in_other, waits_at};
 use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::Node;
+use crate::support::relay::Relay;
 use crate::support::tampering::{revealed, tamper};
+
+/// Opens the comparison of every event in another window.
+const COMPARE: &str = "window.other = window.open(document.querySelector('main a[href*=every_event]').href, 'other')";
+
+/// Condition of an event that the comparison reads after its first page. The totals are read in a snapshot, which does not wait.
+const LATER: &str = "position = 20001 AND current_setting('transaction_isolation') = 'read committed'";
 
 /// Chooses a period, and waits for the page of it.
 async fn choose(browser: &Browser, from: NaiveDate, to: NaiveDate) {
@@ -19,6 +27,44 @@ async fn choose(browser: &Browser, from: NaiveDate, to: NaiveDate) {
     browser.run(&fill).await;
     browser.press("Filter").await;
     browser.find(&format!("//main[.//input[@id='from'][@value='{from}']][.//input[@id='to'][@value='{to}']]")).await;
+}
+
+/// Compares every event in another window, and sees there how many of them are read, and then the outcome. The page of the totals
+/// is open.
+async fn compare_with_progress(browser: &Browser, node: &Node) {
+    let waits = AssertSqlSafe(waits_at("events", LATER));
+    sqlx::raw_sql(waits).execute(&mut node.admin().await).await.unwrap();
+    let (step, mut holder) = held_up(browser, node, HOLD, COMPARE).await;
+    let numbers = step.replace('\u{202f}', "");
+    let (done, total) = numbers.strip_prefix("Events read: ").and_then(|numbers| numbers.split_once(" of ")).unwrap();
+    let [done, total] = [done, total].map(|number| number.parse::<i64>().unwrap());
+    assert!(0 < done && done < total && total > 20_001, "{step}");
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
+    let compared = "page.querySelector('main')?.textContent.includes('Each movement, order and payout was compared')";
+    seen_in_other(browser, compared).await;
+    browser.run("window.other.close()").await;
+}
+
+/// Compares every event in another window, over a connection that breaks off in the middle. The page says so then, not before.
+async fn compare_until_cut(browser: &Browser, node: &Node) {
+    let relay = Relay::before(node.url().trim_start_matches("http://").parse().unwrap()).await;
+    browser.open(&format!("http://{}/console/reconciliation", relay.address())).await;
+    browser.sees("Only totals were compared").await;
+    let (_, mut holder) = held_up(browser, node, HOLD, COMPARE).await;
+    let overdue = "[...page.querySelectorAll('.overdue')].some((notice) =>
+        notice.checkVisibility() && getComputedStyle(notice).visibility === 'visible')";
+    // The node says every second that it still works.
+    seen_in_other(
+        browser,
+        &format!(
+            "page.querySelectorAll('.overdue').length > 2
+        && !page.querySelector('.working + *') && !{overdue}"
+        ),
+    )
+    .await;
+    relay.cut();
+    seen_in_other(browser, overdue).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,6 +118,7 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         browser.press("Reconciliation").await;
         browser.sees("Only totals were compared").await;
         browser.sees("No differences").await;
+        compare_with_progress(&browser, &node).await;
         browser.press("Check every event").await;
         browser.sees("Each movement, order and payout was compared").await;
         browser.find(&format!("{debit}//a[@href='/console/events/1/{payment}']")).await;
@@ -84,6 +131,7 @@ async fn a_difference_of_a_chosen_period_leads_to_its_events() {
         let row = "//main//tr[td[@data-name='Difference'][normalize-space()='Movement differs']]";
         browser.find(&format!("{row}//a[@href='/console/events/1/{payment}']")).await;
         check(&browser, "a reconciliation of a long period with differences").await;
+        compare_until_cut(&browser, &node).await;
     })
     .await;
 }

@@ -25,6 +25,16 @@ async fn the_addresses_that_people_type_lead_to_the_portal() {
     }
 }
 
+/// Returns whether a label of a plot is a time of its table in Kolkata, and the name of the plot's axis.
+const LABEL_AND_ITS_TIME: &str = "const texts = [...document.querySelectorAll('figure.plot svg text')];
+    const label = texts.find((text) => text.querySelector('title')), plot = label.closest('figure');
+    const utc = label.querySelector('title').textContent.slice(0, 5);
+    const time = [...plot.querySelectorAll('tbody time')].find((time) => time.dateTime.slice(11, 16) === utc);
+    const format = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZone: 'Asia/Kolkata' };
+    const there = new Intl.DateTimeFormat(undefined, format).format(new Date(time.dateTime));
+    const axis = [...plot.querySelectorAll('svg text')].find((text) => text.textContent.trim() === 'Minute');
+    return [label.firstChild.data === there && there !== utc, axis?.textContent]";
+
 /// Waits until a run has recorded that it is in a stage.
 async fn until_stage(stage: &str, node: &Node) {
     let is_recorded = format!("SELECT EXISTS (SELECT FROM audit_runs WHERE ended_at IS NULL AND stage = '{stage}')");
@@ -60,6 +70,13 @@ async fn an_admin_starts_a_verification_and_reads_its_result() {
         browser.sees("All nodes").await;
         browser.sees(&telemetry::host()).await;
         check(&browser, "operations with nodes").await;
+        // The labels of a plot of minutes are in the time zone of the viewer.
+        browser.move_to("Asia/Kolkata").await;
+        browser.press("Operations").await;
+        let label = "//figure//*[local-name()='text'][*[local-name()='title'][contains(., ' UTC')]]";
+        browser.find(label).await;
+        assert_eq!(browser.run(LABEL_AND_ITS_TIME).await, json!([true, "Minute"]));
+        browser.move_to("UTC").await;
         browser.press("Verify and rebuild").await;
         browser.sees("Nothing was verified yet.").await;
         check(&browser, "no audit runs").await;

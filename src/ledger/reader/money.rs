@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use ledger_events::{AccountId, Position, Recorded, ShardId, TransactionId, WalletId};
+use ledger_events::{AccountId, OrderId, PayoutId, Position, Recorded, ShardId, TransactionId, WalletId};
 use sqlx::{PgExecutor, Postgres, QueryBuilder};
 
 use super::{ReadError, Stored, select_events};
@@ -120,6 +120,30 @@ pub async fn wallets_before(
     .bind(shard)
     .bind(ids)
     .bind(versions)
+    .fetch_all(db)
+    .await
+}
+
+/// Returns the events of these orders and payouts that move money, in no order. The movement of each one follows it.
+pub async fn requiring_movements(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    orders: Vec<OrderId>,
+    payouts: Vec<PayoutId>,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(concat!(
+        select_events!(
+            "WHERE shard_id = $1 AND stream_type = 'order' AND stream_id = ANY ($2) AND type IN ('OrderPlaced', 'OrderCancelled')"
+        ),
+        " UNION ALL ",
+        select_events!(
+            "WHERE shard_id = $1 AND stream_type = 'payout' AND stream_id = ANY ($3)
+             AND type IN ('PayoutRequested', 'PayoutFailed', 'PayoutCancelled')"
+        )
+    ))
+    .bind(shard)
+    .bind(orders)
+    .bind(payouts)
     .fetch_all(db)
     .await
 }

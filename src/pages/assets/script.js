@@ -10,6 +10,25 @@ const localTimes = (root) => {
   }
 };
 
+// Plots of minutes: the viewer's time zone, with UTC as the title. The table below a plot has its times.
+const localPlots = (root) => {
+  const format = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  for (const plot of root.querySelectorAll("figure.plot")) {
+    const minutes = new Map();
+    for (const { dateTime } of plot.querySelectorAll("tbody time[datetime]")) {
+      minutes.set(dateTime.slice(11, 16), format.format(new Date(dateTime)));
+    }
+    for (const label of plot.querySelectorAll("svg text")) {
+      const utc = label.textContent.trim();
+      if (utc === "Minute (UTC)") label.textContent = "Minute";
+      if (!minutes.has(utc)) continue;
+      const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+      title.textContent = `${utc} UTC`;
+      label.replaceChildren(minutes.get(utc), title);
+    }
+  }
+};
+
 // Periods and moments: they can be in the viewer's time zone, and are unless the form has a period or a moment already.
 const MOMENTS = "input[type^=date], input[name=since], input[name=expires_at], input[name=as_of]";
 const hasPeriod = (form) => [...form.querySelectorAll(MOMENTS)].some((field) => field.value !== "");
@@ -35,7 +54,9 @@ document.addEventListener("click", (event) => { if (event.target.closest("button
 let isFollowed = false;
 const reloadLinks = (root) => { for (const link of root.querySelectorAll("[data-reload]")) link.hidden = isFollowed; };
 
-const improve = (root) => { localTimes(root); ownZone(root); copyButtons(root); printButtons(root); reloadLinks(root); };
+const improve = (root) => {
+  localTimes(root); localPlots(root); ownZone(root); copyButtons(root); printButtons(root); reloadLinks(root);
+};
 
 // Reads the page at an address, with its status; nothing if the answer is no page, or leads elsewhere.
 const read = async (url, signal) => {
@@ -113,14 +134,6 @@ document.addEventListener("input", (event) => {
     show(`${form.action.split("?")[0]}?${fields}`);
   }, 300);
 });
-
-// A response with progress that ends without its outcome: the node or the connection is gone.
-const brokenOff = () => {
-  const working = document.querySelector(".working");
-  if (!working || working.nextElementSibling) return;
-  for (const bar of working.querySelectorAll("progress")) bar.remove();
-  working.querySelector("[role=status]").append("The connection broke off before the end. Send the same file again.");
-};
 
 // Long work in steps: the page sends the form for its next step itself, unless the person has stopped it.
 const proceed = (root) => {
@@ -217,7 +230,6 @@ const follow = (live) => {
 
 for (const stop of document.querySelectorAll("button[data-stop]")) stop.hidden = false;
 proceed(document);
-brokenOff();
 // A page that refuses its address would refuse it again.
 const isRefused = performance.getEntriesByType("navigation")[0]?.responseStatus >= 400;
 const live = document.querySelector("[data-live]");

@@ -16,7 +16,8 @@ const MAX_EVERY_EVENT: i64 = 1_000_000;
 /// length.
 const MAX_OF_ACCOUNT: usize = 100_000;
 /// Maximum number of accounts with wallets that differ whose events are checked in a longer period, and maximum number of
-/// these events in all.
+/// these events in all. All accounts are checked with a few statements. Only those with too many events for that need some
+/// statements each, twice at most.
 const MAX_NARROWED: usize = 10;
 const MAX_OF_NARROWED: usize = 100_000;
 /// Maximum number of events whose check shows no progress. It is done before a page would show a second step.

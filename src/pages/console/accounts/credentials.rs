@@ -1,6 +1,6 @@
 //! The API keys of an account, and the creation of one.
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use poem::Response;
 use serde::Deserialize;
@@ -12,7 +12,9 @@ use crate::pages::console::parts::{is_admin, needs_admin};
 use crate::pages::form::{Form, Kind};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
+use crate::pages::parts::period::zone_field;
 use crate::pages::parts::values::{badge, once, time, time_or_none};
+use crate::pages::parts::zone::Zone;
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -81,7 +83,8 @@ async fn create(visit: Visit) -> PageResult {
     visit.operator()?;
     let id = visit.id("id")?;
     let path = format!("/admin/v1/accounts/{id}/credentials");
-    match visit.change_once::<Issued>(&path, &visit.form.key(), &body(&visit.form)).await {
+    let issued = async { visit.change_once::<Issued>(&path, &visit.form.key(), &body(&visit.form)?).await };
+    match issued.await {
         Ok(issued) => {
             let account = account(&visit, id).await?;
             let body = html! {
@@ -104,7 +107,11 @@ async fn create(visit: Visit) -> PageResult {
 }
 
 /// Builds the body that a form stands for. A key without restrictions has none of their fields.
-fn body(form: &Form) -> Value {
+///
+/// # Errors
+/// A refusal of the time zone.
+fn body(form: &Form) -> Result<Value, Refusal> {
+    let zone = Zone::of(form)?;
     let mut body = form.json(&[("name", Kind::Text)]);
     let scopes: Vec<&str> = form.all("scopes").collect();
     if !scopes.is_empty() {
@@ -112,14 +119,14 @@ fn body(form: &Form) -> Value {
     }
     if let Some(day) = form.text("expires_at") {
         // The API refuses at its field what is no day.
-        body["expires_at"] = day.parse::<NaiveDate>().map_or_else(|_| day.to_owned(), |day| format!("{day}T00:00:00Z")).into();
+        body["expires_at"] = zone.moment(day).into();
     }
     let networks: Vec<&str> =
         form.value("allowed_networks").split([',', ' ', '\n', '\r']).filter(|part| !part.is_empty()).collect();
     if !networks.is_empty() {
         body["allowed_networks"] = json!(networks);
     }
-    body
+    Ok(body)
 }
 
 fn list_page(visit: &Visit, account: &Account, keys: &List<Credential>, refusal: Option<&Refusal>) -> Response {
@@ -138,7 +145,8 @@ fn list_page(visit: &Visit, account: &Account, keys: &List<Credential>, refusal:
                 form method="post" action=(path) {
                     (fields.input("name", "Name", "text", "For people to recognize it, such as the name of the program."))
                     (fields.ticks("scopes", "Only these operations", "A key without a tick may use all of them.", &SCOPES))
-                    (fields.input("expires_at", "Expires on", "date", "Optional. Requests are refused from the beginning of this day, UTC."))
+                    (fields.input("expires_at", "Expires on", "date", "Optional. Requests are refused from the beginning of this day."))
+                    (zone_field(&fields))
                     (fields.area("allowed_networks", "Allowed networks", "Optional. Networks or addresses, one on a line, such as 203.0.113.0/24."))
                     (fields.key())
                     button { "Create the API key" }
@@ -181,10 +189,13 @@ mod tests {
             b"name=Shop&scopes=read&scopes=orders&expires_at=2026-12-31&allowed_networks=10.0.0.0%2F8%0D%0A192.0.2.1",
         );
         let networks = ["10.0.0.0/8", "192.0.2.1"];
-        let expected = json!({"name": "Shop", "scopes": ["read", "orders"], "expires_at": "2026-12-31T00:00:00Z",
+        let expected = json!({"name": "Shop", "scopes": ["read", "orders"], "expires_at": "2026-12-31T00:00:00.000Z",
             "allowed_networks": networks});
-        assert_eq!(body(&form), expected);
-        assert_eq!(body(&Form::parse(b"name=Shop&expires_at=&allowed_networks=")), json!({"name": "Shop"}));
-        assert_eq!(body(&Form::parse(b"expires_at=soon"))["expires_at"], "soon");
+        assert_eq!(body(&form).unwrap(), expected);
+        assert_eq!(body(&Form::parse(b"name=Shop&expires_at=&allowed_networks=")).unwrap(), json!({"name": "Shop"}));
+        assert_eq!(body(&Form::parse(b"expires_at=soon")).unwrap()["expires_at"], "soon");
+        let there = body(&Form::parse(b"expires_at=2026-12-31&zone=Asia/Tokyo")).unwrap();
+        assert_eq!(there["expires_at"], "2026-12-30T15:00:00.000Z");
+        assert!(body(&Form::parse(b"zone=Nowhere")).is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::pages::visit::Visit;
 const MAX_ROWS: usize = 500;
 /// Largest size of the refused rows in a table, in bytes.
 const MAX_TABLE_BYTES: usize = 90_000;
-/// Largest number of characters that name the further refused rows.
+/// Largest size of the text that names the further refused rows, in bytes.
 const MAX_FURTHER: usize = 50_000;
 
 /// Result of an upload, as `POST /admin/v1/products/:id/vouchers` returns it.
@@ -77,11 +77,13 @@ fn refused_rows(rejected: &[Rejected]) -> Markup {
             h3 { "Further refused rows" }
             (table::table("Further refused rows", &[("Rows", false), ("Reason", false)], &further))
         }
-        @if left_out > 0 { p { "And " (left_out) " more." } }
+        @if left_out > 0 {
+            p { "And " (left_out) " more. The next upload of the file names them, once the rows above are correct or left out of it." }
+        }
     }
 }
 
-/// Names rows by their reason, in at most about this many characters. Returns the number of the rows that are left out, too.
+/// Names rows by their reason, in at most this many bytes. Returns the number of the rows that are left out, too.
 fn by_reason(rejected: &[Rejected], most: usize) -> (Vec<(&str, String)>, usize) {
     let mut rows: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for rejected in rejected {
@@ -90,11 +92,9 @@ fn by_reason(rejected: &[Rejected], most: usize) -> (Vec<(&str, String)>, usize)
     let (mut room, mut left_out) = (most, 0);
     let mut named = vec![];
     for (reason, rows) in rows {
-        // A row takes at most ten characters.
-        let shown = rows.len().min(room / 10);
-        let text = ranges(&rows[..shown]);
+        let (text, shown) = ranges(&rows, room);
         left_out += rows.len() - shown;
-        room = room.saturating_sub(text.len());
+        room -= text.len();
         if shown > 0 {
             named.push((reason, text));
         }
@@ -102,11 +102,24 @@ fn by_reason(rejected: &[Rejected], most: usize) -> (Vec<(&str, String)>, usize)
     (named, left_out)
 }
 
-/// Names rows in ascending order. Consecutive ones become a range.
-fn ranges(rows: &[i64]) -> String {
-    let ranges = rows.chunk_by(|row, next| *next == row + 1).filter_map(|range| Some((range.first()?, range.last()?)));
-    let named = |(first, last): (&i64, &i64)| if first == last { first.to_string() } else { format!("{first}–{last}") };
-    ranges.map(named).collect::<Vec<_>>().join(", ")
+/// Names rows in ascending order, as many as fit into this number of bytes. Consecutive ones become a range. Returns the number
+/// of the rows that are named, too.
+fn ranges(rows: &[i64], most: usize) -> (String, usize) {
+    let (mut text, mut named) = (String::new(), 0);
+    for range in rows.chunk_by(|row, next| *next == row + 1) {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let next = match range {
+            [first, .., last] => format!("{separator}{first}–{last}"),
+            [only] => format!("{separator}{only}"),
+            [] => continue,
+        };
+        if next.len() > most - text.len() {
+            break;
+        }
+        text.push_str(&next);
+        named += range.len();
+    }
+    (text, named)
 }
 
 /// Lists the rows of an upload whose vouchers the product already has.
@@ -114,7 +127,7 @@ fn duplicates(count: i64, rows: &[i64]) -> Markup {
     let further = count.saturating_sub(i64::try_from(rows.len()).unwrap_or(i64::MAX));
     html! {
         h2 #duplicates { "Rows already there" }
-        p { (ranges(rows)) }
+        p { (ranges(rows, usize::MAX).0) }
         p.quiet { "The product already has these vouchers, so they are not added again. The header row is not counted." }
         @if further > 0 { p { "And " (further) " more." } }
     }
@@ -148,6 +161,9 @@ mod tests {
         // Rows without a valid face value have no limit.
         let many = refused_rows(&rejected(50_000)).0;
         assert!(many.len() < 150_000 && many.contains(" more."), "{} bytes", many.len());
+        let alike: Vec<Rejected> = (1..=500_000).map(|row| Rejected { row, reason: reason(0).to_owned() }).collect();
+        let alike = refused_rows(&alike).0;
+        assert!(alike.contains("–500000</td>") && !alike.contains(" more."), "{} bytes", alike.len());
     }
 
     #[test]
@@ -159,7 +175,8 @@ mod tests {
             (named.into_iter().map(|(reason, rows)| format!("{reason}: {rows}")).collect::<Vec<_>>(), left_out)
         };
         assert_eq!(named(100), (vec!["<b>: 2".to_owned(), "late: 1, 3, 5".to_owned()], 0));
-        assert_eq!(named(25), (vec!["<b>: 2".to_owned(), "late: 1, 3".to_owned()], 1));
-        assert_eq!(ranges(&[1, 2, 3, 5]), "1–3, 5");
+        assert_eq!(named(5), (vec!["<b>: 2".to_owned(), "late: 1, 3".to_owned()], 1));
+        assert_eq!(ranges(&[1, 2, 3, 5], 100), ("1–3, 5".to_owned(), 4));
+        assert_eq!(ranges(&[1, 2, 3, 5], 4), (String::new(), 0));
     }
 }

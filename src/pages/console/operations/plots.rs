@@ -34,7 +34,7 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
     ];
     let has_attempts = minutes.iter().any(|minute| minute.delivered_attempts + minute.failed_attempts > 0);
     html! {
-        p.quiet { "The last hour of all nodes. The plots are in UTC. A node reports every five seconds." }
+        p.quiet { "The last hour of all nodes. A node reports every five seconds." }
         div.grid {
             (bars_by("Requests and events by minute", "Minute", "in a minute", &audited, &requests))
             @if has_attempts {
