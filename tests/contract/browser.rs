@@ -1,9 +1,6 @@
 //! The interactive pages in a real browser: they show the whole contract, load nothing from other sites, and call the
 //! API.
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
-
-use futures::FutureExt;
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
@@ -92,7 +89,6 @@ async fn pages_work(browser: &Browser) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_interactive_pages_show_the_contract_and_call_it() {
     let Some(browser) = Browser::start().await else { return };
-    let outcome = AssertUnwindSafe(pages_work(&browser)).catch_unwind().await;
-    browser.quit().await;
-    outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    pages_work(&browser).await;
+    browser.put_back().await;
 }

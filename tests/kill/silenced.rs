@@ -314,6 +314,7 @@ async fn each_works_again(parts: Parts) {
                     let order = scene.order(&format!("load-{lane}-{placed}")).await;
                     scene.seen(order).await;
                     placed += 1;
+                    tokio::time::sleep(Duration::from_millis(20)).await; // leaves the processor to the node's other parts
                 }
                 placed
             })

@@ -43,23 +43,20 @@ mod weight;
 mod without_scripts;
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, resume_unwind};
 
-use futures::FutureExt;
 use serde_json::{Value, json};
 
 use crate::support::browser::{Browser, Size};
 use crate::support::node::{Node, Setup};
 
-/// Runs a test in a browser, and ends the browser whatever the outcome is. Does nothing on a machine without a browser.
+/// Runs a test in a browser, which ends if the test fails. Does nothing on a machine without a browser.
 async fn in_browser<F: Future<Output = ()>>(size: Size, scripts: bool, test: impl FnOnce(std::sync::Arc<Browser>) -> F) {
     let Some(browser) = Browser::with(size, scripts).await else { return };
     let browser = std::sync::Arc::new(browser);
-    let outcome = AssertUnwindSafe(test(browser.clone())).catch_unwind().await;
+    test(browser.clone()).await;
     if let Some(browser) = std::sync::Arc::into_inner(browser) {
-        browser.quit().await;
+        browser.put_back().await;
     }
-    outcome.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// Places an order for one unit. Returns its id.

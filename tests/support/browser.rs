@@ -1,17 +1,17 @@
 //! Headless Chromium, driven by WebDriver (W3C), with axe's rules of accessibility.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
 
 use super::program::DEADLINE;
 
@@ -21,32 +21,34 @@ const AXE: &str = "axe-core@4.14.1";
 /// Name under which WebDriver passes the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A process that is killed together with its children when this value is dropped.
-#[derive(Debug)]
-struct Group(Child);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let Some(id) = self.0.id() else { return };
-        _ = killpg(Pid::from_raw(i32::try_from(id).unwrap()), Signal::SIGKILL); // the process may already have ended
-    }
-}
-
 /// Width and height of a window, in CSS pixels.
 pub type Size = (u32, u32);
 
-/// A running browser. It ends with [`Browser::quit`], at the latest when this value is dropped.
+/// A browser that a test uses.
 #[derive(Debug)]
 pub struct Browser {
     http: reqwest::Client,
-    session: String,
-    /// Size of the window when the browser was started.
+    running: Running,
+    /// Size of the window at first.
     pub size: Size,
+}
+
+/// A running browser, with its driver. It ends when this value is dropped or the tests end, however they do.
+#[derive(Debug)]
+struct Running {
+    /// URL of its session of WebDriver.
+    session: String,
     /// Whether pages may run scripts.
     scripts: bool,
-    _driver: Group,
-    _profile: tempfile::TempDir,
+    /// Input of the shell of [`WATCHED`].
+    _watch: ChildStdin,
 }
+
+/// Browsers that no test uses at the moment. The start of one takes four seconds of processor time.
+static IDLE: Mutex<Vec<Running>> = Mutex::new(vec![]);
+
+/// Runs chromedriver. Kills it with its browser, and removes the profile, once the input of the shell ends.
+const WATCHED: &str = "setsid chromedriver --port=0 & exec >/dev/null; read -r _; kill -KILL -$!; wait; rm -rf \"$0\"";
 
 /// Number of times that chromedriver is started until it serves.
 const STARTS: usize = 10;
@@ -55,24 +57,37 @@ const STARTS: usize = 10;
 ///
 /// It takes a port that is free on IPv6 and needs the same one on IPv4, and ends if another program has that, so it may have to be
 /// started again.
-async fn start_driver() -> Option<(Group, String)> {
+async fn start_driver(profile: &Path) -> Option<(ChildStdin, String)> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|directory| directory.join("chromedriver").exists()) {
+        assert!(std::env::var_os("CI").is_none(), "chromedriver is needed");
+        eprintln!("SKIPPED: the pages were not opened, for there is no chromedriver here");
+        return None;
+    }
     for _ in 0..STARTS {
-        let mut driver = Command::new("chromedriver");
-        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", WATCHED])
+            .arg(profile)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0);
         // Pages show times, and choose days, in the zone of the browser.
-        driver.env("TZ", "UTC");
-        let Ok(mut driver) = driver.spawn() else {
-            assert!(std::env::var_os("CI").is_none(), "chromedriver is needed");
-            eprintln!("SKIPPED: the pages were not opened, for there is no chromedriver here");
-            return None;
-        };
-        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let driver = Group(driver);
-        while let Some(line) = tokio::time::timeout(DEADLINE, said.next_line()).await.expect("in time").unwrap() {
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
-                return Some((driver, port.trim_end_matches('.').to_owned()));
-            }
+        let mut shell = shell.env("TZ", "UTC").spawn().unwrap();
+        let (watch, said) = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
+        let (serves, served) = oneshot::channel();
+        // The browser outlives the runtime of the test.
+        std::thread::spawn(move || {
+            let mut lines = said.lines().map_while(Result::ok);
+            let port =
+                lines.find_map(|line| Some(line.split_once("started successfully on port ")?.1.trim_end_matches('.').to_owned()));
+            _ = serves.send(port);
+            lines.for_each(drop);
+            shell.wait()
+        });
+        if let Some(port) = tokio::time::timeout(DEADLINE, served).await.expect("in time").unwrap() {
+            return Some((watch, port));
         }
     }
     panic!("chromedriver ended {STARTS} times before it served");
@@ -85,30 +100,70 @@ impl Browser {
         Browser::with((1400, 20_000), true).await
     }
 
-    /// Starts the browser with a window of this width and height, with or without scripts.
+    /// Takes a browser that is idle, or starts one, with a window of this width and height, with or without scripts.
     pub async fn with(size: Size, scripts: bool) -> Option<Browser> {
-        let (driver, port) = start_driver().await?;
+        let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
+        while let Some(running) = take_idle(scripts) {
+            let browser = Browser { http: http.clone(), running, size };
+            if browser.renew().await.is_ok() {
+                browser.resize(size).await;
+                return Some(browser);
+            }
+        }
         let profile = tempfile::tempdir().unwrap();
+        let (watch, port) = start_driver(profile.path()).await?;
+        let profile = profile.keep();
         let arguments = [
             "--headless=new",
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
-            &format!("--window-size={},{}", size.0, size.1),
-            &format!("--user-data-dir={}", profile.path().display()),
+            "--disable-extensions",
+            "--disable-background-networking",
+            "--disable-component-update",
+            &format!("--user-data-dir={}", profile.display()),
         ];
         // 2 forbids scripts, 1 allows them.
         let preferences = json!({"profile.managed_default_content_settings.javascript": if scripts { 1 } else { 2 }});
         let options = json!({"browserName": "chrome",
             "goog:chromeOptions": {"args": arguments, "prefs": preferences},
             "goog:loggingPrefs": {"browser": "ALL"}, "timeouts": {"implicit": 60_000}});
-        let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
         let session = format!("http://127.0.0.1:{port}/session");
-        let mut browser = Browser { http, session, size, scripts, _driver: driver, _profile: profile };
+        let running = Running { session, scripts, _watch: watch };
+        let mut browser = Browser { http, running, size };
         let begun = browser.ask("", json!({"capabilities": {"alwaysMatch": options}})).await;
-        browser.session = format!("{}/{}", browser.session, begun["sessionId"].as_str().unwrap());
+        browser.running.session = format!("{}/{}", browser.running.session, begun["sessionId"].as_str().unwrap());
         browser.resize(size).await;
         Some(browser)
+    }
+
+    /// Leaves the browser to the next test, with a page that asks nothing of any node.
+    pub async fn put_back(self) {
+        if self.try_to_ask("/url", &json!({"url": "about:blank"})).await.is_ok() {
+            IDLE.lock().unwrap().push(self.running);
+        }
+    }
+
+    /// Brings a used browser into the state of a new one, in a window of its own, with nothing that a page has stored.
+    async fn renew(&self) -> Result<(), Value> {
+        let used = self.request(Method::GET, "/window/handles", None).await?;
+        let window = self.try_to_ask("/window/new", &json!({"type": "window"})).await?["handle"].take();
+        for handle in used.as_array().into_iter().flatten() {
+            self.try_to_ask("/window", &json!({"handle": handle})).await?;
+            self.request(Method::DELETE, "/window", None).await?;
+        }
+        self.try_to_ask("/window", &json!({"handle": window})).await?;
+        let commands = [
+            ("Network.clearBrowserCookies", json!({})),
+            ("Network.clearBrowserCache", json!({})),
+            ("Browser.resetPermissions", json!({})),
+            ("Browser.setDownloadBehavior", json!({"behavior": "default"})),
+        ];
+        for (command, parameters) in commands {
+            self.try_to_ask("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await?;
+        }
+        self.try_to_ask("/se/log", &json!({"type": "browser"})).await?;
+        Ok(())
     }
 
     async fn ask(&self, command: &str, body: Value) -> Value {
@@ -117,9 +172,17 @@ impl Browser {
 
     /// Sends a command of WebDriver. Returns the answer of a refused one as the error.
     async fn try_to_ask(&self, command: &str, body: &Value) -> Result<Value, Value> {
-        let answer = self.http.post(format!("{}{command}", self.session)).json(body).send().await.unwrap();
+        self.request(Method::POST, command, Some(body)).await
+    }
+
+    /// Sends a request to the driver. Returns the answer of a refused one as the error.
+    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Value> {
+        let request = self.http.request(method, format!("{}{path}", self.running.session));
+        let request = if let Some(body) = body { request.json(body) } else { request };
+        let lost = |error: reqwest::Error| json!(error.to_string());
+        let answer = request.send().await.map_err(lost)?;
         let status = answer.status();
-        let mut answer: Value = answer.json().await.unwrap();
+        let mut answer: Value = answer.json().await.map_err(lost)?;
         if status.is_success() { Ok(answer["value"].take()) } else { Err(answer) }
     }
 
@@ -204,8 +267,8 @@ impl Browser {
 
     pub async fn text(&self, xpath: &str) -> String {
         let element = self.find(xpath).await;
-        let answer = self.http.get(format!("{}{element}/text", self.session)).send().await.unwrap();
-        answer.json::<Value>().await.unwrap()["value"].as_str().unwrap().to_owned()
+        let text = self.request(Method::GET, &format!("{element}/text"), None).await.unwrap();
+        text.as_str().unwrap().to_owned()
     }
 
     pub async fn open(&self, url: &str) {
@@ -263,7 +326,7 @@ impl Browser {
     /// that had no effect: the page is still the same one, and the element received no event.
     pub async fn press(&self, text: &str) {
         let control = format!("//*[self::button or self::a or self::summary][normalize-space()=\"{text}\"]");
-        if !self.scripts {
+        if !self.running.scripts {
             return self.click(&control).await;
         }
         let listen = "window.isClicked = false;
@@ -286,9 +349,8 @@ impl Browser {
 
     /// Returns a picture of the window, as PNG.
     pub async fn picture(&self) -> Vec<u8> {
-        let answer = self.http.get(format!("{}/screenshot", self.session)).send().await.unwrap();
-        let encoded: Value = answer.json().await.unwrap();
-        STANDARD.decode(encoded["value"].as_str().unwrap()).unwrap()
+        let encoded = self.request(Method::GET, "/screenshot", None).await.unwrap();
+        STANDARD.decode(encoded.as_str().unwrap()).unwrap()
     }
 
     /// Returns the rules of WCAG 2.2 AA that the page breaks, with the elements.
@@ -313,11 +375,13 @@ impl Browser {
         let found = self.ask("/execute/async", json!({"script": script, "args": [rules]})).await;
         found.as_array().unwrap().iter().map(|rule| rule.as_str().unwrap().to_owned()).collect()
     }
+}
 
-    /// Ends the session, and with it the browser.
-    pub async fn quit(self) {
-        self.http.delete(&self.session).send().await.unwrap();
-    }
+/// Returns a browser that no test uses.
+fn take_idle(scripts: bool) -> Option<Running> {
+    let mut idle = IDLE.lock().unwrap();
+    let index = idle.iter().position(|running| running.scripts == scripts)?;
+    Some(idle.swap_remove(index))
 }
 
 /// Returns axe's script, installed once per machine.
@@ -330,7 +394,7 @@ async fn axe() -> &'static str {
                 std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("rewards-ledger/tools").join(AXE);
             let script = cache.join("node_modules/axe-core/axe.min.js");
             if !script.exists() {
-                let mut npm = Command::new("npm");
+                let mut npm = tokio::process::Command::new("npm");
                 npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]).arg(&cache).arg(AXE);
                 assert!(npm.status().await.expect("npm installs axe-core").success(), "npm cannot install {AXE}");
             }
