@@ -31,7 +31,7 @@ const ORDERS: u64 = 400;
 const TOLERANCE: f64 = 0.03;
 
 /// Source files of traces: their own, and that of the variable in which a task keeps its trace.
-const TRACES: [&str; 2] = ["src/telemetry/traces/", "tokio/src/task/task_local.rs"];
+const TRACES: [&str; 3] = ["src/telemetry/traces/", "src/api/trace.rs", "tokio/src/task/task_local.rs"];
 
 /// Row of the table that `check` compares.
 const PER_ORDER: &str = "instructions an order";

@@ -1,20 +1,31 @@
-//! Draws `docs/images/demo.svg`, the README's picture of a terminal in which the demo runs.
+//! Draws the README's pictures of a terminal: `docs/images/demo.svg`, in which the demo runs, and `docs/images/sandbox.svg` with
+//! the first steps in a new sandbox.
 //!
 //! ```sh
-//! cargo run --release --example picture               # builds the program, runs the demo, and draws it
+//! cargo run --release --example picture               # builds the program, runs both, and draws them
 //! cargo run --release --example picture -- PROGRAM    # runs a program that is already built
 //! ```
 
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anstyle::{Color, RgbColor};
 use anstyle_svg::{Palette, Term};
 use anyhow::{Context, ensure};
 
-const PICTURE: &str = "docs/images/demo.svg";
-const COMMAND: &str = "rewards-ledger demo --exit";
+const DIRECTORY: &str = "docs/images";
+const DEMO: &str = "rewards-ledger demo --exit";
+const SANDBOX: &str = "rewards-ledger serve --sandbox";
+/// Commands after the login to the sandbox.
+const STEPS: [&str; 2] = [
+    r#"rewards-ledger call POST /api/v1/orders '{"product_id": 1, "denomination": 25, "quantity": 2}'"#,
+    "rewards-ledger trigger order.delivered",
+];
+/// Address of a node by default. The sandbox of the picture runs on a free port.
+const ADDRESS: &str = "http://127.0.0.1:8080";
 /// Beginnings of the titles of the sections that the picture shows. The whole tour has twice as many lines.
 const SECTIONS: [&str; 3] = ["An order that is delivered at once", "An order that is cancelled", "The wallet's statement"];
 
@@ -54,8 +65,12 @@ fn main() -> anyhow::Result<()> {
         Some(path) => PathBuf::from(path),
         None => build()?,
     };
-    let picture = draw(&excerpt(&demo(&program)?)?)?;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PICTURE);
+    write("demo.svg", &draw(DEMO, &excerpt(&demo(&program)?)?)?)?;
+    write("sandbox.svg", &draw(SANDBOX, &first_steps(&program)?)?)
+}
+
+fn write(file: &str, picture: &str) -> anyhow::Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(DIRECTORY).join(file);
     std::fs::write(&path, picture).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -73,16 +88,86 @@ fn build() -> anyhow::Result<PathBuf> {
 fn demo(program: &Path) -> anyhow::Result<String> {
     let mut command = Command::new(program);
     command.args(["demo", "--exit"]).env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
-    let output = command.output().with_context(|| format!("cannot run {}", program.display()))?;
-    ensure!(output.status.success(), "the demo failed: {}", String::from_utf8_lossy(&output.stderr));
+    output(&mut command)
+}
+
+/// A node, which is stopped with the value.
+struct Sandbox(Child);
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        _ = self.0.wait();
+    }
+}
+
+/// Starts a new sandbox, logs in to it as it suggests, and runs the [`STEPS`]. Returns the text of the terminal.
+fn first_steps(program: &Path) -> anyhow::Result<String> {
+    let directory = tempfile::tempdir()?;
+    // The user of the embedded Postgres enters it.
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o711))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = program.canonicalize()?;
+    let path = std::env::join_paths(program.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path)))?;
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(directory.path()).env_clear().env("PATH", &path);
+        command.env("HOME", directory.path()).env("CLICOLOR_FORCE", "1");
+        command
+    };
+    let mut serve = shell(&format!("exec {SANDBOX} --listen 127.0.0.1:0 --data-dir \"$PWD/ledger\""));
+    let mut sandbox = Sandbox(serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
+    let mut lines = BufReader::new(sandbox.0.stdout.take().context("the sandbox has no output")?).lines();
+    let mut text = prompt(SANDBOX);
+    let login = loop {
+        let line = lines.next().context("the sandbox has ended")??;
+        if line.starts_with("rewards-ledger login ") {
+            break line;
+        }
+        writeln!(text, "{line}")?;
+    };
+    let secret = text.lines().find(|line| line.contains("API secret")).and_then(|line| line.split_whitespace().last());
+    let secret = secret.context("the sandbox has printed no API secret")?.to_owned();
+    // The terminal does not show the secret that it asks for.
+    write!(text, "{login}\n\n{}API secret: \n", prompt(&login))?;
+    text.push_str(&output(shell(&login).env("LEDGER_API_SECRET", secret))?);
+    for step in STEPS {
+        write!(text, "\n{}{}", prompt(step), output(&mut shell(step))?)?;
+    }
+    let url = login.split(' ').nth(3).context("the login names no URL")?;
+    Ok(shortened(&text.replace(url, ADDRESS).replace(&*directory.path().to_string_lossy(), "~")))
+}
+
+/// Leaves only the beginning of each secret and key, so that nobody takes the picture for a leak.
+fn shortened(text: &str) -> String {
+    let parts = text.split_inclusive(|next: char| !next.is_ascii_hexdigit());
+    parts
+        .map(|part| {
+            if part.len() > 32 {
+                format!("{}…{}", &part[..8], part.trim_matches(|digit: char| digit.is_ascii_hexdigit()))
+            } else {
+                part.to_owned()
+            }
+        })
+        .collect()
+}
+
+/// Runs a command, and returns its output.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
+}
+
+fn prompt(command: &str) -> String {
+    format!("\u{1b}[32m$\u{1b}[0m {command}\n")
 }
 
 /// Returns the prompt and the [`SECTIONS`], with an ellipsis where sections are left out.
 fn excerpt(output: &str) -> anyhow::Result<String> {
     const ELLIPSIS: &str = "\u{1b}[2m⋮\u{1b}[0m";
     let sections: Vec<&str> = output.trim().split("\n\n\u{1b}[34m").collect();
-    let mut text = format!("\u{1b}[32m$\u{1b}[0m {COMMAND}\n");
+    let mut text = prompt(DEMO);
     let mut left_out = false;
     let mut shown = 0;
     for section in sections {
@@ -101,8 +186,8 @@ fn excerpt(output: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Draws a terminal window with the text.
-fn draw(text: &str) -> anyhow::Result<String> {
+/// Draws a terminal window with the text, which a command has printed.
+fn draw(command: &str, text: &str) -> anyhow::Result<String> {
     let lines: Vec<String> = text.trim_end().lines().map(shorten).collect();
     let terminal =
         Term::new().palette(COLOURS).min_width_px(0).fg_color(FOREGROUND).background(false).render_svg(&lines.join("\n"));
@@ -113,7 +198,7 @@ fn draw(text: &str) -> anyhow::Result<String> {
     let mut picture = String::new();
     let size = format!(r#"width="{width}" height="{height}""#);
     writeln!(picture, r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size} role="img">"#)?;
-    writeln!(picture, "<title>The output of {COMMAND}</title>")?;
+    writeln!(picture, "<title>The output of {command}</title>")?;
     writeln!(picture, r#"<rect {size} rx="8" fill="{BACKGROUND}"/>"#)?;
     writeln!(picture, r#"<path d="M0 {BAR}V8a8 8 0 0 1 8-8H{}a8 8 0 0 1 8 8V{BAR}z" fill="{BAR_BACKGROUND}"/>"#, width - 8)?;
     for (x, colour) in [(20, "#ff5f57"), (40, "#febc2e"), (60, "#28c840")] {
@@ -121,7 +206,7 @@ fn draw(text: &str) -> anyhow::Result<String> {
     }
     let (middle, baseline) = (width / 2, BAR / 2 + 5);
     let font = r#"text-anchor="middle" font-family="sans-serif" font-size="13""#;
-    writeln!(picture, r#"<text x="{middle}" y="{baseline}" {font} fill="{BAR_TEXT}">{COMMAND}</text>"#)?;
+    writeln!(picture, r#"<text x="{middle}" y="{baseline}" {font} fill="{BAR_TEXT}">{command}</text>"#)?;
     // The crate ends some lines with spaces.
     let lines: Vec<&str> = body.lines().map(str::trim_end).collect();
     writeln!(picture, "{}\n</svg>", lines.join("\n"))?;
