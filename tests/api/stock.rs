@@ -3,6 +3,7 @@
 use rewards_ledger::audit::verify;
 use rewards_ledger::ledger::{FIRST_SHARD, stock};
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Row};
 
 use crate::support::node::{Node, Setup, product};
 
@@ -251,4 +252,28 @@ async fn stock_below_its_threshold_is_low() {
     assert_eq!((level(&node, &setup).await["threshold"].clone(), low().await), (Value::Null, 1));
     let report = verify(&node.options, |_| {}).await.unwrap();
     assert!(report.is_clean(), "{report:#?}");
+}
+
+/// The first upload comes before the database has statistics of the table.
+#[tokio::test]
+async fn an_upload_looks_each_card_number_up_by_itself_however_many_the_stock_has() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let cards: Vec<Value> = (0..4_000).map(|n| json!({"card_number": format!("c{n}")})).collect();
+    let load = json!({"denomination": "10.00", "vouchers": cards});
+    node.operator("POST", &format!("/products/{}/vouchers", setup.product_id), load).await.data(200);
+    let mut admin = node.admin().await;
+    let wanted = 100;
+    let explain = format!(
+        "PREPARE known (smallint, bigint[], bytea[]) AS {};
+         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE known ({FIRST_SHARD}, array_fill({}, ARRAY[{wanted}]),
+            array_fill(sha256('unknown'), ARRAY[{wanted}]))",
+        stock::KNOWN,
+        setup.product_id
+    );
+    let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut admin).await.unwrap();
+    let plan: Value = rows[0].get(0);
+    let blocks = plan[0]["Plan"]["Shared Hit Blocks"].as_i64().unwrap() + plan[0]["Plan"]["Shared Read Blocks"].as_i64().unwrap();
+    // A look-up reads the three levels of the index.
+    assert!(blocks < 10 * wanted, "{blocks} blocks for {wanted} card numbers: {plan:#}");
 }

@@ -64,7 +64,7 @@ async fn a_pause_that_is_too_long_is_left_to_the_caller() {
     let limited = reply(429, r#"{"error": "rate_limit_exceeded", "message": "Wait."}"#).with("retry-after", 2);
     let (client, log) = serve(Credentials::Anonymous, [limited]).await;
     let error = client.get_order(1).await.unwrap_err();
-    assert_eq!(error.to_string(), "429 rate_limit_exceeded: Wait.");
+    assert_eq!(error.to_string(), "429 rate_limit_exceeded: Wait");
     assert_eq!(log.all().len(), 1);
 }
 
