@@ -11,6 +11,7 @@ use poem_openapi::ApiResponse;
 use poem_openapi::registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::Type;
 use serde::Serialize;
+use webhook_client::sender::{X_SIGNATURE, X_TIMESTAMP};
 use webhook_client::signature;
 
 use super::audit_log::{Kind, note};
@@ -165,8 +166,8 @@ impl<T: Serialize + Send> IntoResponse for Signed<T> {
         if let Some((timestamp, signature)) = signed
             && let Ok(signature) = HeaderValue::try_from(signature)
         {
-            response.headers_mut().insert(HeaderName::from_static("x-timestamp"), HeaderValue::from(timestamp));
-            response.headers_mut().insert(HeaderName::from_static("x-signature"), signature);
+            response.headers_mut().insert(X_TIMESTAMP, HeaderValue::from(timestamp));
+            response.headers_mut().insert(X_SIGNATURE, signature);
         }
         response
     }

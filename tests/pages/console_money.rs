@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::console::enter;
-use super::console_catalogue::{HOLD, file, seen_in_other, upload_under, waits_at};
+use super::console_catalogue::file;
+use super::long_work::{HOLD, seen_in_other, upload_under, waits_at};
 use super::{check, in_browser};
 use crate::support::browser::Browser;
 use crate::support::node::{Node, Setup};

@@ -6,7 +6,7 @@ use rewards_ledger::access::Role;
 use sqlx::AssertSqlSafe;
 
 use super::console::enter;
-use super::console_catalogue::{HOLD, held_up, seen_in_other, waits_at};
+use super::long_work::{HOLD, held_up, seen_in_other, waits_at};
 use super::{check, in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::Node;
@@ -54,14 +54,8 @@ async fn compare_until_cut(browser: &Browser, node: &Node) {
     let overdue = "[...page.querySelectorAll('.overdue')].some((notice) =>
         notice.checkVisibility() && getComputedStyle(notice).visibility === 'visible')";
     // The node says every second that it still works.
-    seen_in_other(
-        browser,
-        &format!(
-            "page.querySelectorAll('.overdue').length > 2
-        && !page.querySelector('.working + *') && !{overdue}"
-        ),
-    )
-    .await;
+    let works = "page.querySelectorAll('.overdue').length > 2 && !page.querySelector('.working + *')";
+    seen_in_other(browser, &format!("{works} && !{overdue}")).await;
     relay.cut();
     seen_in_other(browser, overdue).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();

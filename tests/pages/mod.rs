@@ -22,6 +22,7 @@ mod filters_console;
 mod foreign;
 pub mod furnished;
 mod keyboard;
+mod long_work;
 mod no_query_per_row;
 mod nodes;
 mod off;

@@ -105,7 +105,8 @@ impl Browser {
         let http = reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap();
         while let Some(running) = take_idle(scripts) {
             let browser = Browser { http: http.clone(), running, size };
-            if browser.renew().await.is_ok() {
+            // Takes what the last test has logged. The driver of a browser that has ended does not answer.
+            if browser.try_to_ask("/se/log", &json!({"type": "browser"})).await.is_ok() {
                 browser.resize(size).await;
                 return Some(browser);
             }
@@ -137,14 +138,14 @@ impl Browser {
         Some(browser)
     }
 
-    /// Leaves the browser to the next test, with a page that asks nothing of any node.
+    /// Leaves the browser to the next test.
     pub async fn put_back(self) {
-        if self.try_to_ask("/url", &json!({"url": "about:blank"})).await.is_ok() {
+        if self.renew().await.is_ok() {
             IDLE.lock().unwrap().push(self.running);
         }
     }
 
-    /// Brings a used browser into the state of a new one, in a window of its own, with nothing that a page has stored.
+    /// Brings the browser into the state of a new one: with one empty window, and nothing that a page has stored.
     async fn renew(&self) -> Result<(), Value> {
         let used = self.request(Method::GET, "/window/handles", None).await?;
         let window = self.try_to_ask("/window/new", &json!({"type": "window"})).await?["handle"].take();
@@ -162,7 +163,6 @@ impl Browser {
         for (command, parameters) in commands {
             self.try_to_ask("/goog/cdp/execute", &json!({"cmd": command, "params": parameters})).await?;
         }
-        self.try_to_ask("/se/log", &json!({"type": "browser"})).await?;
         Ok(())
     }
 
@@ -170,12 +170,12 @@ impl Browser {
         self.try_to_ask(command, &body).await.unwrap_or_else(|answer| panic!("{command} {body}: {answer}"))
     }
 
-    /// Sends a command of WebDriver. Returns the answer of a refused one as the error.
+    /// Sends a command of WebDriver. Returns the answer of a refused one, or the problem of the connection, as the error.
     async fn try_to_ask(&self, command: &str, body: &Value) -> Result<Value, Value> {
         self.request(Method::POST, command, Some(body)).await
     }
 
-    /// Sends a request to the driver. Returns the answer of a refused one as the error.
+    /// Sends a request to the driver. Returns the answer of a refused one, or the problem of the connection, as the error.
     async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Value> {
         let request = self.http.request(method, format!("{}{path}", self.running.session));
         let request = if let Some(body) = body { request.json(body) } else { request };

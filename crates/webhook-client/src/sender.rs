@@ -41,8 +41,10 @@ const X_WEBHOOK_ID: HeaderName = HeaderName::from_static("x-webhook-id");
 const X_EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
 const X_EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const X_EVENT_SEQUENCE: HeaderName = HeaderName::from_static("x-event-sequence");
-const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
-const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+/// Header with the time of a signature, in Unix seconds.
+pub const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
+/// Header with the signature of a body ([`crate::signature`]).
+pub const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_SIGNATURE_PREVIOUS: HeaderName = HeaderName::from_static("x-signature-previous");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
