@@ -106,7 +106,7 @@ async fn refusals_are_typed_by_their_code() {
         Error::Api(refusal) => *refusal,
         other => panic!("{other}"),
     };
-    let expected = "400 E_VALIDATION_FAILURE: Invalid.; product_id: is missing; quantity: must be at least 1 (request req-9)";
+    let expected = "400 E_VALIDATION_FAILURE: Invalid; product_id: is missing; quantity: must be at least 1 (request req-9)";
     assert_eq!(refusal().await.to_string(), expected);
     let limit = refusal().await;
     assert!(limit.is_rate_limit() && limit.code.as_str() == "rate_limit_exceeded", "{limit}");
