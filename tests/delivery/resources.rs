@@ -128,6 +128,7 @@ async fn memory_does_not_grow_with_the_backlog() {
     let amid_many = memory_after(10_000).await;
     assert!(count(shop.pool(), DELIVERED).await < 30_000, "most of the backlog is still due");
     // In KiB. The bound is a tenth of the due payloads, and more than the thousand that are in memory at any time.
-    let (grown, bound) = (amid_many - after_few, 40 * 1_000 * u64::try_from(PAYLOAD).unwrap() / 10);
+    // The kernel's counts are approximate, so that a peak can seem to shrink.
+    let (grown, bound) = (amid_many.saturating_sub(after_few), 40 * 1_000 * u64::try_from(PAYLOAD).unwrap() / 10);
     assert!(grown < bound, "{after_few} KiB, then {amid_many} KiB");
 }
