@@ -74,9 +74,9 @@ async fn costs(report: &mut Report, server: &Server, rounds: usize) -> Result<()
         let mut costs = Vec::new();
         load::orders_at_once(&serve.address, clients, product, COST_ORDERS, COST_CONNECTIONS).await?;
         for _ in 0..rounds {
-            let meter = Meter::start(server, &serve).await?;
+            let meter = Meter::start(server, std::slice::from_ref(&serve)).await?;
             load::orders_at_once(&serve.address, clients, product, COST_ORDERS, COST_CONNECTIONS).await?;
-            costs.push(meter.end(&serve).await?);
+            costs.push(meter.end(std::slice::from_ref(&serve)).await?);
         }
         let of = |value: &dyn Fn(&Cost) -> f64| median(costs.iter().map(|cost| value(cost) / COST_ORDERS as f64));
         let micros = |value: f64| format!("{value:.0} µs");

@@ -10,6 +10,7 @@ mod database;
 mod file;
 mod lifecycle;
 mod mail;
+mod nodes;
 mod sample;
 mod tls;
 mod traces;
@@ -40,6 +41,7 @@ pub(crate) use file::place;
 pub use file::{FILE_VARIABLE, Fault, apply_file, file_named};
 pub use lifecycle::LifecycleSettings;
 pub use mail::MailSettings;
+pub use nodes::NodeSettings;
 pub use sample::sample;
 pub use tls::TlsSettings;
 pub use traces::TraceSettings;
@@ -132,6 +134,9 @@ pub struct Config {
     /// port [default: none: at --listen]
     #[arg(long, env = "LEDGER_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    pub nodes: NodeSettings,
 
     /// Whether the node serves the client portal at /portal and the operator console at /console
     #[arg(long, env = "LEDGER_PAGES", value_name = "on|off", default_value = "on")]
@@ -325,6 +330,7 @@ impl Config {
         self.database.read_options()?;
         self.console.check()?;
         self.tls.files()?;
+        self.nodes.check()?;
         self.mail.check(self.roles.include(Role::Delivery), self.pages.is_on())?;
         if self.sandbox && self.suppliers_file.is_some() {
             return Err(ConfigError(

@@ -3,6 +3,7 @@
 mod budget;
 pub mod database;
 mod descriptors;
+mod handover;
 mod keys;
 mod listeners;
 mod mailing;
@@ -10,6 +11,7 @@ mod purge;
 mod sending;
 pub mod serving;
 mod suppliers;
+mod tasks;
 mod tls;
 
 use std::io;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger_database::PgPool;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +35,7 @@ use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
 use crate::fulfilment::{self, Fulfilment, supply};
 use crate::http::Listener;
+use crate::ledger::handover::Candidate;
 use crate::ledger::projector::Projector;
 use crate::ledger::standby::{Standby, StandbyLimits};
 use crate::ledger::{Ledger, SchemaError, WriteError, clock, connect, health, nodes, schema::contract, sunset};
@@ -47,10 +51,12 @@ use crate::transparency::signer::Signer;
 use crate::transparency::signer_state::SignerState;
 use budget::{Budget, BudgetError};
 pub use database::Database;
+use handover::Inbox;
 pub use keys::{keyring, keyring_if_any};
 use listeners::Listeners;
 use serving::{Connections, Ending, Served, Urls, api_state};
 use suppliers::Suppliers;
+use tasks::one_ends;
 use tls::Tls;
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
@@ -58,8 +64,6 @@ const STOP_TASKS: Duration = Duration::from_secs(40);
 /// Extra time on top of `--delivery-timeout` to record the result of an attempt that is being sent. An attempt that is cut
 /// off is sent again.
 const STOP_AFTER_SENDS: Duration = Duration::from_secs(15);
-/// Interval of the check that all background tasks still run.
-const LOOK_AFTER_TASKS: Duration = Duration::from_secs(1);
 
 /// Error of starting or stopping a node. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +114,9 @@ pub struct Node {
     leaving: CancellationToken,
     shutdown_delay: Duration,
     no_requests: CancellationToken,
+    /// The listener for other nodes; it ends when the leases of this one were given back a while ago.
+    nodes: TaskTracker,
+    stop_leading: CancellationToken,
     /// Timeout for roles and writers to stop.
     stops_within: Duration,
     /// Background tasks: projector, fulfilment, delivery worker, purge, and others.
@@ -153,7 +160,7 @@ impl Node {
         if let Some(emergency) = config.lifecycle.emergency_sunset() {
             sunset::declare(&ledger, emergency).await.inspect_err(|_| ledger.wake().stop()).map_err(NodeError::Sunset)?;
         }
-        let Prepared { listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces, suppliers } =
+        let Prepared { mut listeners, tls, of_clients, sender, keyring, signing, token, urls, open_id, mail, traces, suppliers } =
             prepared;
         let mut node = Node {
             address: listeners.address(),
@@ -164,6 +171,8 @@ impl Node {
             leaving: CancellationToken::new(),
             shutdown_delay: config.shutdown_delay.unwrap_or_default(),
             no_requests: CancellationToken::new(),
+            nodes: TaskTracker::new(),
+            stop_leading: CancellationToken::new(),
             stops_within: STOP_TASKS.max(config.delivery_timeout.saturating_add(STOP_AFTER_SENDS)),
             roles: TaskTracker::new(),
             stop_roles: CancellationToken::new(),
@@ -174,6 +183,9 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
+        if let Some(listener) = listeners.nodes.take() {
+            node.lead(config, listener, keyring.clone(), &metrics)?;
+        }
         supply::start(&node.ledger, suppliers.called, &metrics, &node.roles, &node.stop_roles);
         node.start_mail(config, mail, &urls.portal, &keyring, &metrics);
         if !listeners.are_none() {
@@ -182,7 +194,7 @@ impl Node {
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
             node.serve(config, listeners, tls, of_clients, &state);
         }
-        node.tasks = node.roles.len() + node.writers.len();
+        node.tasks = node.roles.len() + node.writers.len() + node.nodes.len();
         Ok(node)
     }
 
@@ -219,9 +231,26 @@ impl Node {
         Ok(())
     }
 
+    /// Competes for the leases of shards, and takes commands from other nodes.
+    fn lead(
+        &mut self,
+        config: &Config,
+        listener: TcpListener,
+        keyring: Arc<Keyring>,
+        metrics: &Metrics,
+    ) -> Result<(), NodeError> {
+        let io = |source| NodeError::Io { action: "listen to other nodes".to_owned(), source };
+        let url = config.nodes.url(listener.local_addr().map_err(io)?);
+        let candidate = Candidate::new(&self.ledger, keyring.clone(), url, metrics.clone());
+        let candidate = candidate.map_err(|error| io(io::Error::other(error)))?;
+        let (inbox, stop) = (Inbox::new(candidate.id(), self.ledger.clone(), keyring), self.stop_leading.clone());
+        self.nodes.spawn(handover::lead(candidate, inbox, listener, metrics.clone(), stop));
+        Ok(())
+    }
+
     /// Serves each listener's part of the API.
     fn serve(&mut self, config: &Config, listeners: Listeners, tls: Option<Tls>, of_clients: usize, state: &ApiState) {
-        let Listeners { api, operators } = listeners;
+        let Listeners { api, operators, .. } = listeners;
         let surface = if operators.is_some() { Surface::Clients } else { Surface::Whole };
         let tls_config = tls.as_ref().map(Tls::config);
         if let Some(tls) = tls {
@@ -308,7 +337,7 @@ impl Node {
     /// Completes when an HTTP server or a background task ends unexpectedly. The process should then restart, because, for
     /// example, a node without its writer refuses every command.
     pub async fn failed(&mut self) -> NodeError {
-        let Node { servers, roles, writers, tasks, .. } = self;
+        let Node { servers, roles, writers, nodes, tasks, .. } = self;
         let served = async {
             match servers.join_next().await {
                 Some(ended) => ended,
@@ -317,7 +346,7 @@ impl Node {
         };
         let outcome = tokio::select! {
             outcome = served => outcome,
-            () = one_ends([roles, writers], *tasks) => return NodeError::TaskEnded,
+            () = one_ends([roles, writers, nodes], *tasks) => return NodeError::TaskEnded,
         };
         let source = outcome.map_or_else(io::Error::other, |ended| {
             ended.err().unwrap_or_else(|| io::Error::other("the server ended unexpectedly"))
@@ -333,6 +362,8 @@ impl Node {
     pub async fn stop(self) -> Result<(), NodeError> {
         let Node { ledger, database, mut servers, no_requests, stops_within, roles, stop_roles, writers, traces, .. } = self;
         self.leaving.cancel();
+        self.stop_leading.cancel();
+        self.nodes.close();
         if !servers.is_empty() && !self.shutdown_delay.is_zero() {
             tracing::info!(delay = ?self.shutdown_delay, "not ready any more; answering requests until load balancers know");
             tokio::time::sleep(self.shutdown_delay).await;
@@ -340,6 +371,7 @@ impl Node {
         no_requests.cancel();
         // The servers have a deadline of their own. They drop the application's handles when they end.
         while servers.join_next().await.is_some() {}
+        self.nodes.wait().await;
         stop_roles.cancel();
         roles.close();
         let (pool, maintenance) = (ledger.pool().clone(), ledger.maintenance().clone());
@@ -356,14 +388,6 @@ impl Node {
         traces.stop().await;
         database.close().await?;
         drained
-    }
-}
-
-/// Completes when fewer than `tasks` tasks run. It polls, because a tracker knows the number of tasks but does not report
-/// when one ends or panics.
-async fn one_ends(trackers: [&TaskTracker; 2], tasks: usize) {
-    while trackers.iter().map(|tracker| tracker.len()).sum::<usize>() >= tasks {
-        tokio::time::sleep(LOOK_AFTER_TASKS).await;
     }
 }
 
@@ -416,22 +440,4 @@ async fn warn_of_dependent_indexes(ledger: &Ledger) -> Result<(), NodeError> {
         );
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panicking_task_is_noticed() {
-        let (roles, writers) = (TaskTracker::new(), TaskTracker::new());
-        let (panics, told) = tokio::sync::oneshot::channel::<()>();
-        roles.spawn(std::future::pending::<()>());
-        writers.spawn(async { told.await.unwrap() });
-        let ended = one_ends([&roles, &writers], 2);
-        tokio::pin!(ended);
-        assert!(tokio::time::timeout(Duration::from_millis(50), &mut ended).await.is_err());
-        drop(panics);
-        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
-    }
 }

@@ -15,6 +15,7 @@ mod export;
 mod failover;
 mod faults;
 mod fulfilment;
+mod handover;
 mod histories;
 mod history;
 mod keys;

@@ -29,7 +29,7 @@ pub struct Meter {
 /// Cost of all work between two readings.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// User and system time of the program under test.
+    /// User and system time of the program under test, of all nodes together.
     pub program: Duration,
     /// User and system time of the server and of all its sessions.
     pub postgres: Duration,
@@ -45,17 +45,17 @@ pub struct Cost {
 
 impl Meter {
     /// Reads all meters. The server must have the contributed extension `pg_walinspect` (Postgres 15 and later).
-    pub async fn start(server: &Server, serve: &Serve) -> Result<Meter> {
+    pub async fn start(server: &Server, nodes: &[Serve]) -> Result<Meter> {
         let options: PgConnectOptions = server.url_of("postgres").parse()?;
         let mut connection = options.connect().await?;
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect").await.context("pg_walinspect")?;
-        let start = read(&mut connection, server.pid(), serve).await?;
+        let start = read(&mut connection, server.pid(), nodes).await?;
         Ok(Meter { connection, postmaster: server.pid(), start })
     }
 
     /// Reads all meters again, and returns the difference.
-    pub async fn end(mut self, serve: &Serve) -> Result<Cost> {
-        let end = read(&mut self.connection, self.postmaster, serve).await?;
+    pub async fn end(mut self, nodes: &[Serve]) -> Result<Cost> {
+        let end = read(&mut self.connection, self.postmaster, nodes).await?;
         let (wal_bytes, page_bytes, rows, index_entries): (f64, f64, f64, f64) = sqlx::query_as(
             r#"SELECT sum(record_size)::float8, sum(fpi_size)::float8,
                 sum(count) FILTER (WHERE "resource_manager/record_type" ~ '^Heap2?/(INSERT|UPDATE|HOT_UPDATE|MULTI_INSERT)')::float8,
@@ -73,9 +73,9 @@ impl Meter {
     }
 }
 
-async fn read(connection: &mut PgConnection, postmaster: u32, serve: &Serve) -> Result<Reading> {
+async fn read(connection: &mut PgConnection, postmaster: u32, nodes: &[Serve]) -> Result<Reading> {
     let lsn = sqlx::query_scalar("SELECT pg_current_wal_flush_lsn()::text").fetch_one(connection).await?;
-    Ok(Reading { program: serve.cpu(), postgres: of_server(postmaster)?, lsn })
+    Ok(Reading { program: nodes.iter().map(Serve::cpu).sum(), postgres: of_server(postmaster)?, lsn })
 }
 
 /// Returns the processor time of the postmaster, of its ended children and of its living children.

@@ -37,8 +37,7 @@ impl Measured {
 /// Number of the next run, which is a part of its idempotency keys.
 static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 
-/// Places orders from `connections` connections for `period`. Each connection places the next order when the last one
-/// is answered, under a new idempotency key. Fails on any status but 201.
+/// Places orders at one address. See [`orders_over`].
 pub async fn orders(
     address: &str,
     clients: &Arc<Vec<Client>>,
@@ -46,16 +45,32 @@ pub async fn orders(
     connections: usize,
     period: Duration,
 ) -> Result<Measured> {
+    let (measured, _) = orders_over(&[address.to_owned()], clients, product_id, connections, period).await?;
+    Ok(measured)
+}
+
+/// Places orders from `connections` connections for `period`. The addresses share the connections equally. Each
+/// connection places the next order when the last one is answered, under a new idempotency key. Fails on any status but
+/// 201. Also returns the number of all orders, including those of the warm-up.
+pub async fn orders_over(
+    addresses: &[String],
+    clients: &Arc<Vec<Client>>,
+    product_id: i64,
+    connections: usize,
+    period: Duration,
+) -> Result<(Measured, u64)> {
     let run = NEXT_RUN.fetch_add(1, Ordering::Relaxed);
     let warm_up = period / 5;
     let start = Instant::now();
     let mut tasks = Vec::new();
     for lane in 0..connections {
-        let (address, clients) = (address.to_owned(), clients.clone());
+        // Each address gets neighbouring lanes. If two addresses took turns, each would get every other wallet.
+        let address = addresses.get(lane * addresses.len() / connections).context("an address")?.clone();
+        let clients = clients.clone();
         tasks.push(tokio::spawn(async move {
             let mut connection = Connection::open(&address).await?;
             let mut latencies = Vec::with_capacity(100_000);
-            let mut n = lane;
+            let (mut n, mut placed) = (lane, 0_u64);
             while start.elapsed() < warm_up + period {
                 // A stride over the wallets, so that each batch contains different ones.
                 let client = &clients[n.wrapping_mul(7_919) % clients.len()];
@@ -65,15 +80,18 @@ pub async fn orders(
                     latencies.push(begun.elapsed());
                 }
                 n += connections;
+                placed += 1;
             }
-            anyhow::Ok(latencies)
+            anyhow::Ok((latencies, placed))
         }));
     }
-    let mut latencies = Vec::new();
+    let (mut latencies, mut all) = (Vec::new(), 0);
     for task in tasks {
-        latencies.extend(task.await??);
+        let (of_lane, placed) = task.await??;
+        latencies.extend(of_lane);
+        all += placed;
     }
-    Ok(Measured::of(latencies, period))
+    Ok((Measured::of(latencies, period), all))
 }
 
 /// Number of connections that place orders at a steady rate.

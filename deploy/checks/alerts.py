@@ -27,6 +27,9 @@ HEALTHY = {
     'ledger_head_lock_seconds_bucket{le="0.1",instance="a"}': "0+600x120",
     'ledger_head_lock_seconds_bucket{le="5",instance="a"}': "0+600x120",
     'ledger_head_lock_seconds_bucket{le="+Inf",instance="a"}': "0+600x120",
+    'ledger_handed_over_total{shard="1",outcome="answered",instance="a"}': "0+600x120",
+    # One leader has died a moment ago.
+    'ledger_handed_over_total{shard="1",outcome="unknown",instance="a"}': "0x108 64x11",
     'ledger_projection_lag_seconds{projection="deliveries",shard="1",instance="a"}': "1x120",
     'ledger_orders_unqueued{shard="1",instance="a"}': "5x120",
     'ledger_orders_taken_up_total{shard="1",instance="a"}': "0+600x120",
@@ -52,6 +55,7 @@ BAD = {
     "LedgerRequestsSlow": {'ledger_http_request_seconds_bucket{le="0.1",instance="a"}': "0+500x120"},
     "LedgerQueueFills": {'ledger_writer_queue_depth{shard="1",instance="a"}': "2049x120"},
     "LedgerHeadHeld": {'ledger_head_lock_seconds_bucket{le="0.1",instance="a"}': "0+500x120"},
+    "LedgerHandoversUnknown": {'ledger_handed_over_total{shard="1",outcome="unknown",instance="a"}': "0+1x120"},
     "LedgerProjectionBehind": {'ledger_projection_lag_seconds{projection="deliveries",shard="1",instance="a"}': "61x120"},
     "LedgerOrdersWait": {'ledger_orders_taken_up_total{shard="1",instance="a"}': "7x120"},
     "LedgerDeliveriesPile": {'ledger_deliveries_due{shard="1",instance="a"}': "10001x120"},

@@ -75,13 +75,15 @@ def play(program):
                 "LEDGER_OPERATOR_TOKEN_FILE": str(where / "operator.token"),
                 "LEDGER_PUBLIC_URL": "https://rewards.example.com",
                 "LEDGER_WEBHOOK_CA_FILE": str(where / "receiver/ca.pem"),
+                "LEDGER_NODE_LISTEN": "127.0.0.1:8082",
             }
             with serve(program, "api", where / "api", settings) as (address, operators):
                 run(program, "keys", "seal", env=settings)
                 with open(where / "master.key", "a", encoding="utf-8") as file:
                     file.write("sealed\n")
-                with serve(program, "projector,fulfilment,delivery", where / "worker", settings):
+                with serve(program, "projector,fulfilment,delivery", where / "worker", settings) as (_, workers):
                     orders.delivered_order(address, operators, token, where / "receiver")
+                    orders.handed_over(operators, workers)
                     run(program, "verify", env=settings)
 
 

@@ -153,13 +153,23 @@ def settings(program):
         expect(not unknown, f"{path.relative_to(DEPLOY)} sets {', '.join(sorted(unknown))}")
 
 
+def pod_address(template):
+    """Returns an address for a pod: of IPv6 if its node listens at all of these."""
+    listens = [variable.get("value", "") for variable in template["spec"]["containers"][0]["env"]]
+    return "fd00::7" if "[::]:8080" in listens else "10.0.0.7"
+
+
 def environment(template, secrets):
     """Returns the variables of a pod's container as the kubelet sets them, with the Secrets' contents by key."""
     found = {}
     for variable in template["spec"]["containers"][0]["env"]:
-        reference = variable.get("valueFrom", {}).get("secretKeyRef")
-        if reference is None:
-            found[variable["name"]] = variable["value"]
+        source = variable.get("valueFrom", {})
+        reference = source.get("secretKeyRef")
+        if "fieldRef" in source:
+            found[variable["name"]] = {"status.podIP": pod_address(template)}[source["fieldRef"]["fieldPath"]]
+        elif reference is None:
+            # A variable names only those before it.
+            found[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda name: found.get(name[1], name[0]), variable["value"])
         elif reference["key"] in secrets or not reference.get("optional"):
             found[variable["name"]] = secrets[reference["key"]]
     return found
@@ -212,6 +222,30 @@ def certificate():
     monitor = next(found for found in rendered("everything") if found["kind"] == "ServiceMonitor")
     endpoint = monitor["spec"]["endpoints"][0]
     expect(endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"], f"Prometheus scrapes with {endpoint}")
+
+
+def handovers():
+    """Other nodes reach each node at the address of its pod. The policy lets nodes alone reach that port, and lets them send to it."""
+    for values in VALUES:
+        manifests = rendered(values)
+        templates = {name: template for name, template, _ in pods(manifests)}
+        nodes = {name for name, template in templates.items() if "startupProbe" in template["spec"]["containers"][0]}
+        for name, template in templates.items():
+            variables = environment(template, collections.defaultdict(str))
+            found = {variable: value for variable, value in variables.items() if variable.startswith("LEDGER_NODE_")}
+            pod = pod_address(template)
+            everywhere, host = ("[::]", f"[{pod}]") if ":" in pod else ("0.0.0.0", pod)
+            expected = {"LEDGER_NODE_LISTEN": f"{everywhere}:8082", "LEDGER_NODE_URL": f"http://{host}:8082"}
+            expect(found == (expected if name in nodes else {}), f"{name} with the values '{values}' has {found}")
+            ports = {each["name"]: each["containerPort"] for each in template["spec"]["containers"][0].get("ports", [])}
+            expect(ports.get("nodes") == (8082 if name in nodes else None), f"{name} has the ports {ports}")
+        policy = next(manifest["spec"] for manifest in manifests if manifest["kind"] == "NetworkPolicy")
+        for direction, peers in (("ingress", "from"), ("egress", "to")):
+            [rule] = [rule for rule in policy[direction] if {"port": 8082, "protocol": "TCP"} in rule.get("ports", [])]
+            chosen = {
+                name for name, template in templates.items() for peer in rule[peers] if matches(peer["podSelector"]["matchLabels"], template)
+            }
+            expect(chosen == nodes, f"the policy's {direction} at the nodes' port concerns {chosen}")
 
 
 def collector():
@@ -339,6 +373,7 @@ def play(buildah, where):
             probe(templates["api"], operators)
             probe(templates["worker"], workers)
             orders.delivered_order(address, operators, secrets["operator.token"], here / "receiver")
+            orders.handed_over(operators, workers)
             make(templates["verification"]).run(*arguments["verification"])
 
 
@@ -357,6 +392,7 @@ def checks(program, report):
     report("the chart is of the program's version", versions)
     report("nodes behind a pooler know the direct URL", direct)
     report("nodes with a certificate speak HTTPS, and those without one HTTP", certificate)
+    report("nodes hand commands to each other, and nothing else reaches their port", handovers)
     report("nodes have the key of the collector and its authority", collector)
     report("nodes have the file of suppliers with its secrets, and those of the API only the secrets of notices", suppliers)
     report("the files set only settings that exist", settings, pathlib.Path(program).resolve())

@@ -110,9 +110,22 @@ def database(service, volumes):
 
 def own_addresses(settings):
     """Returns the settings with free addresses, because all containers share one network here."""
-    listen, operators = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    listen, operators, nodes = (f"127.0.0.1:{free_port()}" for _ in range(3))
     settings = {**settings, "LEDGER_LISTEN": listen, "LEDGER_OPERATOR_LISTEN": operators}
+    if "LEDGER_NODE_LISTEN" in settings:
+        settings |= {"LEDGER_NODE_LISTEN": nodes, "LEDGER_NODE_URL": f"http://{nodes}"}
     return settings | ({"LEDGER_URL": f"http://{operators}"} if "LEDGER_URL" in settings else {})
+
+
+def handovers():
+    """Other nodes reach each node by the name of its service, at the port at which it listens, which the machine does not publish."""
+    found = {name: service for name, service in load()["services"].items() if "LEDGER_ROLES" in service.get("environment", {})}
+    expect(len(found) == 2, f"there are the nodes {list(found)}")
+    for name, service in found.items():
+        listens, url = (service["environment"][variable] for variable in ("LEDGER_NODE_LISTEN", "LEDGER_NODE_URL"))
+        port = listens.rpartition(":")[2]
+        expect(url == f"http://{name}:{port}", f"{name} listens to nodes at {listens}, and names {url}")
+        expect(not any(each.endswith(f":{port}") for each in service.get("ports", [])), f"{name} publishes the port of nodes")
 
 
 def container(buildah, where, name, service, volumes):
@@ -143,6 +156,7 @@ def play(buildah, where, report):
             expect(api.is_healthy() and worker.is_healthy(), "the health check fails on a node that serves")
             token = (volumes["keys"] / "operator.token").read_text()
             orders.delivered_order(address, operators, token, where / "receiver")
+            orders.handed_over(operators, workers)
             api.run("verify")
             sentence, nodes = "Prometheus scrapes the nodes, and has the rules", {"api": operators, "worker": workers}
             report(sentence, prometheus.play, services, nodes, where / "prometheus")
@@ -153,3 +167,4 @@ def checks(report):
     report("compose.yaml and compose/override.yaml follow their specification", specified)
     report("compose.yaml names only files, volumes and versions that exist", references)
     report("the services of compose.yaml and compose/override.yaml mount the files that their settings name", mounted)
+    report("the nodes of compose.yaml hand commands to each other", handovers)

@@ -7,6 +7,7 @@ import hmac
 import http.client
 import http.server
 import json
+import re
 import ssl
 import sys
 import threading
@@ -127,3 +128,16 @@ def delivered_order(address, operators, token, where, verify=by_library):
         wait_for(lambda: ask("GET", f"/orders/{order}")["data"]["status"] == "DELIVERED", "the order's delivery", 60)
         wait_for(lambda: webhooks.has_delivered(order), "the webhook of the order's delivery", 60)
         wait_for(arrived, "the node to know that the webhook arrived", 60)
+
+
+def handed_over(*nodes):
+    """One of the nodes leads the shard, and has answered commands of the others. Each is named by its operators' address."""
+    text = ""
+    for address in nodes:
+        with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+            text += request(connection, "GET", "/metrics").body.decode()
+    leads = sum(float(value) for value in re.findall(r"^ledger_leads\{.*\} (\S+)$", text, re.MULTILINE))
+    expect(leads == 1, f"{leads:.0f} nodes lead the shard")
+    counted = re.findall(r'^ledger_handed_over_total\{.*outcome="(\w+)".*\} (\S+)$', text, re.MULTILINE)
+    commands = {outcome: sum(float(value) for name, value in counted if name == outcome) for outcome, _ in counted}
+    expect(commands.get("answered", 0) > 0, f"commands were handed over with the outcomes {commands}")

@@ -3,7 +3,8 @@
 //! The contract's table "Order states" defines the states and transitions. DELIVERED and CANCELLED are final.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::erasure::PersonalDataErased;
@@ -117,8 +118,11 @@ pub struct OrderItem {
     pub vouchers: Vec<String>,
 }
 
+/// Text of [`SUB_STATUSES`].
+pub type SubStatus = &'static str;
+
 /// State of an order: the fold of its stream, and the row of the table `orders`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     pub id: OrderId,
     pub version: i64,
@@ -129,7 +133,8 @@ pub struct Order {
     pub placed: OrderPlaced,
     pub status: OrderStatus,
     /// One of [`SUB_STATUSES`]; empty if there is none.
-    pub sub_status: &'static str,
+    #[serde(deserialize_with = "known_sub_status")]
+    pub sub_status: SubStatus,
     /// True once fulfilment has started on the order.
     pub is_queued: bool,
     pub delivered_quantity: i32,
@@ -155,6 +160,11 @@ impl Order {
 /// All sub-statuses (contract, "Order states").
 pub const SUB_STATUSES: [&str; 6] =
     ["", "OUT_OF_STOCK", "AWAITING_REMAINDER", "CANCELLED_BY_CLIENT", "CANCELLED_BY_OPERATOR", "REMAINDER_CANCELLED"];
+
+fn known_sub_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SubStatus, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    sub_status(&text).ok_or_else(|| D::Error::custom("an unknown sub-status"))
+}
 
 /// Returns the sub-status with this text, if it exists.
 pub fn sub_status(text: &str) -> Option<&'static str> {

@@ -1,5 +1,7 @@
-/// Reason for refusing a command. A refused command has no effect.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+use serde::{Deserialize, Serialize};
+
+/// Reason for refusing a command. A refused command has no effect. It can be serialized unless it has a text of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Rejection {
     #[error("not found")]
     NotFound,
@@ -44,8 +46,15 @@ pub enum Rejection {
     #[error("the delivery has used all its attempts")]
     DeliveryAttemptsExhausted,
     #[error("{0}")]
-    Conflict(&'static str),
+    #[serde(skip)]
+    Conflict(#[serde(skip)] &'static str),
     /// An invalid request field that only the state of the ledger reveals.
     #[error("{field} {problem}")]
-    InvalidField { field: &'static str, problem: &'static str },
+    #[serde(skip)]
+    InvalidField {
+        #[serde(skip)]
+        field: &'static str,
+        #[serde(skip)]
+        problem: &'static str,
+    },
 }

@@ -65,7 +65,8 @@ impl IdempotencyKey {
         // it from the next. So different keys never hash the same text.
         let key_hash = Sha256::new().chain(scope).chain(b"\nPOST\n").chain(path).chain(b"\n").chain(key).finalize();
         let request = serde_json::to_vec(request).map_err(ApiError::internal)?;
-        Ok(Some(Idempotency { key_hash: key_hash.into(), fingerprint: Sha256::digest(request).into(), render }))
+        let fingerprint = Sha256::digest(request).into();
+        Ok(Some(Idempotency { key_hash: key_hash.into(), fingerprint, render, renderer: None }))
     }
 }
 

@@ -83,6 +83,7 @@ pub(crate) use guides::VECTORS;
 pub use inner::Inner;
 pub use lifecycle::Lifecycle;
 pub(crate) use operator::{AnyOrder, AnyWallet, OrderHistory};
+pub(crate) use orders::renderer;
 pub use pages::Pages;
 pub use progress::{LateOutcome, Progress, Reached, carry};
 pub use serve::{app, documents};

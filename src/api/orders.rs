@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::fields::body;
 use super::idempotency::IdempotencyKey;
 use super::mirror::mirror;
-use super::outcome::{respond, unrenderable};
+use super::outcome::{Render, respond, unrenderable};
 use super::page::Page;
 use super::principal::{Caller, ClientOperator};
 use super::readers::{integer, json_object, line, number, text};
@@ -26,11 +26,13 @@ use crate::ledger::commands;
 use crate::ledger::reader;
 use crate::ledger::reasons::MAX_REASON;
 use crate::ledger::texts::{self, CANCEL_REASON, METADATA, Texts};
-use crate::ledger::{Command, CommandResult, StoredResponse};
+use crate::ledger::{Command, CommandResult, Idempotency, StoredResponse};
 use crate::secrets::seal::{Keyring, Secret};
 
 /// Maximum size of `metadata`, in bytes of canonical JSON.
 pub(super) const MAX_METADATA_BYTES: usize = 4 * 1024;
+/// Name of the function that renders a placed order.
+const PLACED: &str = "placed order";
 
 body! {
     /// An order to place. The service prices it and debits the wallet in the product's currency.
@@ -222,6 +224,11 @@ pub async fn texts_of(pool: &PgPool, keyring: &Keyring, shard: ShardId, orders: 
     Ok(texts::load(pool, keyring, shard, &wanted).await?)
 }
 
+/// Returns the function with this name, which renders the response to a command that another node has handed over.
+pub fn renderer(name: &str) -> Option<Render> {
+    (name == PLACED).then_some(placed)
+}
+
 fn placed(answer: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
     let CommandResult::Order(view) = answer else { return unrenderable() };
     rendered(view, if view.is_new { 201 } else { 200 })
@@ -259,6 +266,7 @@ impl Orders {
     ) -> Result<Stored<Data<Order>, 201, 200>, ApiError> {
         let (caller, request) = (caller.0, body.0);
         let idempotency = key.of(&caller, "/api/v1/orders", &request, placed)?;
+        let idempotency = idempotency.map(|key| Idempotency { renderer: Some(PLACED), ..key });
         let command = Command::PlaceOrder(commands::PlaceOrder {
             account_id: caller.account_id,
             product_id: ProductId(request.product_id),

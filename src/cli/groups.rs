@@ -20,6 +20,8 @@ const SETTINGS: [(&str, &[&str]); 7] = [
         &[
             "listen",
             "operator_listen",
+            "node_listen",
+            "node_url",
             "public_url",
             "console_url",
             "portal_url",

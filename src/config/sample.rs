@@ -54,7 +54,7 @@ const ODD_TYPES: [(&str, &str); 2] =
     [("on|off", "A word: on or off."), ("VERSION:DIGEST", "A version and the SHA-256 digest of its archive.")];
 
 /// Values that the sample shows for settings without a default, and for those whose default depends on the user.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 42] = [
     ("approval_above", "EUR=1000,USD=1000"),
     ("audit_log", "/var/log/rewards-ledger/audit.jsonl"),
     ("console_url", "https://console.example.com"),
@@ -72,6 +72,8 @@ const EXAMPLES: [(&str, &str); 40] = [
     ("mail_from", "Acme Rewards <rewards@example.com>"),
     ("master_key_file", "/etc/rewards-ledger/master.key"),
     ("migration_url", "postgres://ledger_owner@localhost/ledger"),
+    ("node_listen", "10.0.0.1:8082"),
+    ("node_url", "http://10.0.0.1:8082"),
     ("oidc_ca_file", "/etc/rewards-ledger/oidc-ca.pem"),
     ("oidc_client_id", "rewards-ledger"),
     ("oidc_client_secret_file", "/etc/rewards-ledger/oidc.secret"),

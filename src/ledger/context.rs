@@ -38,6 +38,8 @@ pub struct Idempotency {
     /// SHA-256 over the parsed request.
     pub fingerprint: [u8; 32],
     pub render: fn(&CommandResult) -> Result<StoredResponse, serde_json::Error>,
+    /// Name by which another node finds `render`, if the command may be handed over.
+    pub renderer: Option<&'static str>,
 }
 
 /// Context shared by all events that one command appends.

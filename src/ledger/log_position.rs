@@ -50,6 +50,11 @@ impl LogPosition {
         .await
     }
 
+    /// Returns the newest event of a shard, if it has one.
+    pub fn of(&self, shard: ShardId) -> Option<(Position, Uuid)> {
+        self.0.get(&shard).copied()
+    }
+
     /// Returns whether no shard has an event.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -67,7 +67,7 @@ pub async fn announce(ledger: &Ledger, shard: ShardId) -> Result<usize, sqlx::Er
 /// Returns the key under which a notice becomes one event. No client's key has such a scope.
 fn once(shard: ShardId, position: Position) -> Idempotency {
     let key = Sha256::digest(format!("low balance\n{shard}\n{position}"));
-    Idempotency { key_hash: key.into(), fingerprint: key.into(), render: rendered }
+    Idempotency { key_hash: key.into(), fingerprint: key.into(), render: rendered, renderer: None }
 }
 
 fn rendered(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {

@@ -17,6 +17,7 @@ pub mod erasure;
 pub mod expiry;
 pub mod explanation;
 pub mod feed;
+pub mod handover;
 pub mod head;
 pub mod health;
 pub mod history;
@@ -72,6 +73,7 @@ use cache::HeadState;
 pub use command_result::CommandResult;
 pub use commands::Command;
 pub use context::{Idempotency, Origin, StoredResponse};
+use handover::Leaders;
 use in_flight::{CommandState, InFlight};
 use log_position::LogPosition;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
@@ -103,6 +105,7 @@ pub struct Ledger {
     standby: Option<Standby>,
     wake: Wake,
     in_flight: InFlight,
+    leaders: Leaders,
 }
 
 /// A shard, as this node writes it.
@@ -118,7 +121,29 @@ struct Queued {
     state: CommandState,
     /// Earlier commands with the same idempotency key that are in flight on this node.
     before: Vec<CommandState>,
+    deadline: Instant,
     waiting: Waiting,
+}
+
+impl Queued {
+    /// Waits for the reply.
+    async fn reply(self) -> Result<Reply, WriteError> {
+        let Queued { state, before, deadline, mut waiting } = self;
+        // The writer always replies. If it died, the outcome of the command is unknown.
+        let verdict = |reply: Result<_, _>| reply.unwrap_or(Err(WriteError::OutcomeUnknown));
+        let reply = match tokio::time::timeout_at(deadline.into(), &mut waiting).await {
+            Ok(reply) => verdict(reply),
+            Err(_) if state.give_up() => Err(WriteError::Unavailable),
+            Err(_) => match tokio::time::timeout(VERDICT_GRACE, waiting).await {
+                Ok(reply) => verdict(reply),
+                Err(_) => Err(WriteError::OutcomeUnknown),
+            },
+        };
+        match reply {
+            Err(error) => Err(error.beside(before.iter().all(CommandState::is_given_up))),
+            reply => reply,
+        }
+    }
 }
 
 /// Receiver for the reply to a queued command.
@@ -149,12 +174,13 @@ impl Ledger {
         master_keys::establish(&pool, &keyring).await?;
         let ids: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&pool).await?;
         let wake = Wake::start(options, metrics.heartbeats(), tasks);
+        let leaders = Leaders::default();
         let mut shards = BTreeMap::new();
         for shard in ids {
             let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS);
             let queue = sender.downgrade();
             metrics.watch_queue(shard, move || queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity()));
-            let writer = Writer::new(shard, options, keyring.clone(), wake.clone(), metrics.clone(), receiver);
+            let writer = Writer::new(shard, options, keyring.clone(), leaders.clone(), wake.clone(), metrics.clone(), receiver);
             shards.insert(shard, Shard { queue: sender, answered_at: writer.answered_at() });
             tasks.spawn(writer.run());
         }
@@ -163,7 +189,7 @@ impl Ledger {
             metrics.watch_pool(pool);
         }
         let (shards, in_flight, traces) = (Arc::new(shards), InFlight::default(), metrics.traces().clone());
-        Ok(Ledger { pool, maintenance, heartbeats, traces, shards, standby: None, wake, in_flight })
+        Ok(Ledger { pool, maintenance, heartbeats, traces, shards, standby: None, wake, in_flight, leaders })
     }
 
     /// Adds a standby for reads.
@@ -209,6 +235,11 @@ impl Ledger {
         &self.wake
     }
 
+    /// Returns the shards that other nodes lead.
+    pub fn leaders(&self) -> &Leaders {
+        &self.leaders
+    }
+
     /// Submits a command and waits for its commit. The command is still executed if the caller stops waiting.
     pub async fn submit(
         &self,
@@ -217,21 +248,22 @@ impl Ledger {
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Reply, WriteError> {
-        let Queued { state, before, mut waiting } = self.put(shard, command.into(), origin, idempotency)?;
-        // The writer always replies. If it died, the outcome of the command is unknown.
-        let verdict = |reply: Result<_, _>| reply.unwrap_or(Err(WriteError::OutcomeUnknown));
-        let reply = match tokio::time::timeout(COMMAND_DEADLINE, &mut waiting).await {
-            Ok(reply) => verdict(reply),
-            Err(_) if state.give_up() => Err(WriteError::Unavailable),
-            Err(_) => match tokio::time::timeout(VERDICT_GRACE, waiting).await {
-                Ok(reply) => verdict(reply),
-                Err(_) => Err(WriteError::OutcomeUnknown),
-            },
-        };
-        match reply {
-            Err(error) => Err(error.beside(before.iter().all(CommandState::is_given_up))),
-            reply => reply,
-        }
+        let deadline = Instant::now() + COMMAND_DEADLINE;
+        self.put(shard, command.into(), origin, idempotency, deadline, false)?.reply().await
+    }
+
+    /// Submits a command that another node has handed over. It is decided here, whoever leads the shard now, and its caller
+    /// waits `within` at most.
+    pub async fn submit_handed(
+        &self,
+        shard: ShardId,
+        command: Command,
+        origin: Origin,
+        idempotency: Option<Idempotency>,
+        within: Duration,
+    ) -> Result<Reply, WriteError> {
+        let deadline = Instant::now() + within.min(COMMAND_DEADLINE);
+        self.put(shard, command, origin, idempotency, deadline, true)?.reply().await
     }
 
     /// Puts a command into the queue without waiting for its result.
@@ -242,7 +274,8 @@ impl Ledger {
         origin: Origin,
         idempotency: Option<Idempotency>,
     ) -> Result<Waiting, WriteError> {
-        self.put(shard, command.into(), origin, idempotency).map(|queued| queued.waiting)
+        let deadline = Instant::now() + COMMAND_DEADLINE;
+        self.put(shard, command.into(), origin, idempotency, deadline, false).map(|queued| queued.waiting)
     }
 
     fn put(
@@ -251,19 +284,21 @@ impl Ledger {
         command: Command,
         origin: Origin,
         idempotency: Option<Idempotency>,
+        deadline: Instant,
+        is_from_node: bool,
     ) -> Result<Queued, WriteError> {
         let (reply, waiting) = oneshot::channel();
         let Shard { queue, .. } = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
         let state = CommandState::default();
-        let deadline = Instant::now() + COMMAND_DEADLINE;
         let (guard, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &state)).unzip();
         let before = before.unwrap_or_default();
         let trace = CommandTrace::begin(&self.traces, command.span_name(), shard);
         let reply = Some(reply);
-        let submission = Submission { command, origin, idempotency, trace, deadline, state: state.clone(), guard, reply };
+        let submission =
+            Submission { command, origin, idempotency, trace, deadline, is_from_node, state: state.clone(), guard, reply };
         let refused = |_| WriteError::Unavailable.beside(before.iter().all(CommandState::is_given_up));
         queue.try_send(submission).map_err(refused)?;
-        Ok(Queued { state, before, waiting })
+        Ok(Queued { state, before, deadline, waiting })
     }
 
     /// Submits a command without an idempotency key.

@@ -94,6 +94,8 @@ pub struct Submission {
     pub idempotency: Option<Idempotency>,
     pub trace: CommandTrace,
     pub deadline: Instant,
+    /// Whether another node has handed the command over, so that it is decided here.
+    pub is_from_node: bool,
     pub state: CommandState,
     /// Keeps the command registered under its idempotency key until it is decided. A caller that gets 504 does not end it.
     pub guard: Option<InFlightGuard>,

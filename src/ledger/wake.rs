@@ -104,6 +104,7 @@ pub struct Wake {
     deliveries: Topic,
     made_here: broadcast::Sender<Arc<[Addressee]>>,
     others: Others,
+    notifier: DedicatedConnection,
     stop: CancellationToken,
 }
 
@@ -137,8 +138,8 @@ impl Wake {
         let (log, deliveries) = (Topic::new("ledger_log"), Topic::new("ledger_deliveries"));
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
         let others = Others(watch::Sender::new(Instant::now()));
-        let wake = Wake { log, deliveries, made_here, others, stop: CancellationToken::new() };
         let dedicated = connect::notifier(options);
+        let wake = Wake { log, deliveries, made_here, others, notifier: dedicated.clone(), stop: CancellationToken::new() };
         let node = Uuid::new_v4().to_string();
         for topic in wake.topics() {
             let heartbeat = heartbeats.background(format!("notifier {}", topic.channel));
@@ -147,6 +148,11 @@ impl Wake {
         let heartbeat = heartbeats.background("listener");
         wake.spawn(wake.clone().listen(connect::listener(options), dedicated, node, heartbeat), tasks);
         wake
+    }
+
+    /// Returns the connection by which nodes tell each other something. Its commits need not be on disk.
+    pub fn notifier(&self) -> &DedicatedConnection {
+        &self.notifier
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) {

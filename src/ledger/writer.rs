@@ -23,6 +23,7 @@ use super::cache::{HeadState, UnflushedState, WriterCache};
 use super::commands::DecideError;
 use super::connect;
 use super::decide::{decide_all, reads_of};
+use super::handover::{Handovers, Leaders};
 use super::submission::{Reply, Submission, WriteError};
 use super::wake::Wake;
 use crate::batching;
@@ -31,8 +32,11 @@ use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use ledger_projections::ProjectionError;
 
+mod handed;
+mod parts;
 mod pipeline;
 
+use parts::{give_up_expired, halves, parts, reply_all};
 use pipeline::{Clock, InFlightBatch, OpenBatch, completion};
 
 /// Maximum number of commands in one transaction.
@@ -113,6 +117,8 @@ pub struct Writer {
     shared_until: Option<Instant>,
     open: Option<OpenBatch>,
     in_flight: Option<InFlightBatch>,
+    /// Commands that the leader of the shard decides, if it is another node.
+    handovers: Handovers,
 }
 
 impl Writer {
@@ -120,6 +126,7 @@ impl Writer {
         shard: ShardId,
         options: &PgConnectOptions,
         keyring: Arc<Keyring>,
+        leaders: Leaders,
         wake: Wake,
         metrics: Metrics,
         queue: mpsc::Receiver<Submission>,
@@ -127,6 +134,7 @@ impl Writer {
         Writer {
             shard,
             connector: connect::writer(options, shard),
+            handovers: Handovers::new(shard, leaders, keyring.clone()),
             keyring,
             wake,
             heartbeat: metrics.heartbeats().serving(format!("writer {shard}")),
@@ -155,15 +163,19 @@ impl Writer {
     pub async fn run(mut self) {
         let mut waiting = Vec::with_capacity(BATCH_COMMANDS);
         loop {
-            match self.in_flight {
-                Some(_) => self.heartbeat.beat(),
-                None => self.heartbeat.rest(),
+            match self.in_flight.is_some() || self.handovers.are_in_flight() {
+                true => self.heartbeat.beat(),
+                false => self.heartbeat.rest(),
             }
             let room = BATCH_COMMANDS - self.open.as_ref().map_or(0, |open| open.submissions.len());
             tokio::select! {
                 biased;
                 completed = completion(&mut self.in_flight) => self.settle(completed).await,
-                taken = self.queue.recv_many(&mut waiting, room), if room > 0 => match taken {
+                returned = self.handovers.returned() => match returned {
+                    Some(returned) => self.conclude_handed(returned).await,
+                    None => continue, // the leader has stalled
+                },
+                taken = self.queue.recv_many(&mut waiting, room), if room > 0 && self.handovers.have_room() => match taken {
                     0 => break,
                     _ => {
                         self.heartbeat.beat();
@@ -176,6 +188,7 @@ impl Writer {
                 self.send_open().await;
             }
         }
+        self.settle_handed().await;
         self.settle_all().await;
         for connection in [self.connection.take(), self.reading.take()].into_iter().flatten() {
             _ = connection.close().await; // The server notices a failure anyway.
@@ -403,44 +416,5 @@ fn unanswered(first_event: Option<Uuid>, epoch: i64, events: usize, replies: Rep
     match first_event {
         Some(first_event) => BatchOutcome::Unknown { first_event, epoch, events, replies },
         None => BatchOutcome::Unavailable("the answer to COMMIT is lost".to_owned()),
-    }
-}
-
-/// Splits a batch around solitary commands. The first part is the last of the list.
-fn parts(submissions: Vec<Submission>) -> Vec<Vec<Submission>> {
-    let mut parts: Vec<Vec<Submission>> = vec![];
-    for submission in submissions {
-        match parts.last_mut() {
-            Some(part) if !submission.command.is_solitary() && !part.iter().any(|other| other.command.is_solitary()) => {
-                part.push(submission)
-            }
-            _ => parts.push(vec![submission]),
-        }
-    }
-    parts.reverse();
-    parts
-}
-
-/// Splits a batch in two. The earlier half is the last of the list, so that it runs first.
-fn halves(mut batch: Vec<Submission>) -> [Vec<Submission>; 2] {
-    let later = batch.split_off(batch.len() / 2);
-    [later, batch]
-}
-
-/// Drops commands that their callers gave up, and those past their deadline. None of them was sent.
-fn give_up_expired(batch: Vec<Submission>) -> Vec<Submission> {
-    let now = Instant::now();
-    let (live, expired): (Vec<_>, Vec<_>) = batch.into_iter().partition(|s| s.state.take() && s.deadline > now);
-    reply_all(expired, |_| Err(WriteError::Unavailable));
-    live
-}
-
-fn reply_all(batch: Vec<Submission>, mut reply: impl FnMut(&Submission) -> Result<Reply, WriteError>) {
-    for mut submission in batch {
-        let reply_now = reply(&submission);
-        submission.trace.end(&reply_now);
-        if let Some(reply) = submission.reply {
-            _ = reply.send(reply_now); // A caller that went away does not undo its command.
-        }
     }
 }

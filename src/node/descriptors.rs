@@ -8,6 +8,8 @@ const KEPT_CONNECTIONS: usize = 1_024;
 const CLIENTS: usize = 8_192;
 /// Maximum number of concurrent connections to the separate operator listener.
 pub const OPERATORS: usize = 128;
+/// Connections from other nodes.
+pub const NODES: usize = 1_024;
 /// Minimum number of client connections, even if few file descriptors are available.
 const MIN_CLIENTS: usize = 256;
 /// File descriptors reserved for everything else, such as Postgres and files.
@@ -24,7 +26,8 @@ pub fn share(config: &Config) -> (usize, usize) {
     let (clients, min_clients) = if config.roles.include(Role::Api) { (CLIENTS, MIN_CLIENTS) } else { (0, 0) };
     let operators = if config.operator_listen.is_some() { OPERATORS } else { 0 };
     let needed = sends + clients;
-    let others = OTHER_DESCRIPTORS + config.database_connections as usize + operators;
+    let nodes = if config.nodes.node_listen.is_some() { NODES } else { 0 };
+    let others = OTHER_DESCRIPTORS + config.database_connections as usize + operators + nodes;
     let allowed = raise_limit(needed + others).saturating_sub(others);
     if allowed < needed {
         tracing::warn!(allowed, needed, "too few file descriptors (ulimit -n); limiting the number of connections");

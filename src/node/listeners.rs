@@ -13,6 +13,8 @@ pub struct Listeners {
     pub api: Option<TcpListener>,
     /// The separate listener for operators.
     pub operators: Option<TcpListener>,
+    /// The listener for other nodes.
+    pub nodes: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -29,7 +31,11 @@ impl Listeners {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
-        Ok(Listeners { api, operators })
+        let nodes = match config.nodes.node_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Listeners { api, operators, nodes })
     }
 
     pub fn address(&self) -> Option<SocketAddr> {
@@ -40,6 +46,7 @@ impl Listeners {
         self.operators.as_ref().and_then(|bound| bound.local_addr().ok())
     }
 
+    /// Returns whether the node serves nobody but other nodes.
     pub fn are_none(&self) -> bool {
         self.api.is_none() && self.operators.is_none()
     }

@@ -9,6 +9,7 @@ mod process;
 mod queues;
 mod suppliers;
 pub mod traces;
+mod writer;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,10 +33,10 @@ pub use minutes::Minute;
 use minutes::Minutes;
 use pools::Pools;
 pub use process::host;
-use queues::Queues;
 pub use suppliers::SupplierBacklog;
 use suppliers::SupplierCounters;
 use traces::Traces;
+use writer::WriterMetrics;
 
 /// Minimum time between two samples of the database, however often the metrics are scraped.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -55,10 +56,7 @@ struct Inner {
     connections: Gauge,
     connections_ended: Family<ReasonLabels, Counter>,
     standby_reads: Family<OutcomeLabels, Counter>,
-    commands: Counter,
-    events: Counter,
-    batch_commands: Histogram,
-    head_lock_seconds: Histogram,
+    writer: WriterMetrics,
     projection_events: Counter,
     deliveries: Family<OutcomeLabels, Counter>,
     delivery_seconds: Histogram,
@@ -69,7 +67,6 @@ struct Inner {
     stock_low: Gauge,
     tree_refusals: Counter,
     master_key_usable: Gauge,
-    queues: Queues,
     heartbeats: Heartbeats,
     heartbeat_ages: Family<LoopLabels, Gauge<f64, AtomicU64>>,
     backlog: BacklogMetrics,
@@ -112,10 +109,7 @@ impl Default for Inner {
             connections: Gauge::default(),
             connections_ended: Family::default(),
             standby_reads: Family::default(),
-            commands: Counter::default(),
-            events: Counter::default(),
-            batch_commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
-            head_lock_seconds: seconds(),
+            writer: WriterMetrics::new(seconds()),
             projection_events: Counter::default(),
             deliveries: Family::default(),
             delivery_seconds: seconds(),
@@ -126,7 +120,6 @@ impl Default for Inner {
             stock_low: Gauge::default(),
             tree_refusals: Counter::default(),
             master_key_usable: Gauge::default(),
-            queues: Queues::default(),
             heartbeats: Heartbeats::default(),
             heartbeat_ages: Family::default(),
             backlog: BacklogMetrics::default(),
@@ -166,18 +159,6 @@ impl Inner {
             "standby_reads",
             "Requests whose reads the standby could serve, by outcome; those that it did not serve went to the primary",
             self.standby_reads.clone(),
-        );
-    }
-
-    fn register_writer(&self, registry: &mut Registry) {
-        registry.register("commands", "Commands in committed batches", self.commands.clone());
-        registry.register("events", "Events appended", self.events.clone());
-        registry.register("batch_commands", "Commands in a committed batch", self.batch_commands.clone());
-        registry.register_with_unit(
-            "head_lock",
-            "Time that a committed batch held the log's head",
-            Unit::Seconds,
-            self.head_lock_seconds.clone(),
         );
     }
 
@@ -223,7 +204,6 @@ impl Inner {
             "1 while the key file holds the current master key; at 0 the node claims no deliveries and seals nothing",
             self.master_key_usable.clone(),
         );
-        self.queues.register(registry);
         registry.register_with_unit(
             "loop_heartbeat_age",
             "Time since a loop of this node began its last round, zero while it waits for work",
@@ -242,7 +222,7 @@ impl Metrics {
             process::register(&mut root);
             let registry = root.sub_registry_with_prefix("ledger");
             inner.register_http(registry);
-            inner.register_writer(registry);
+            inner.writer.register(registry);
             inner.register_deliveries(registry);
             inner.register_node(registry);
             inner.backlog.register(registry);
@@ -265,7 +245,7 @@ impl Metrics {
 
     /// Registers a writer's queue for the metric of its depth.
     pub fn watch_queue(&self, shard: ShardId, depth: impl Fn() -> usize + Send + Sync + 'static) {
-        self.0.queues.watch(shard, depth);
+        self.0.writer.queues.watch(shard, depth);
     }
 
     /// Shows a rule of [`Metrics::rate_limited`] as 0 until it refuses something: a rate needs a zero to rise from.
@@ -323,20 +303,28 @@ impl Metrics {
 
     /// Counts a committed batch. `held` is the time from the lock on the log's head to the commit, if known.
     pub fn committed(&self, commands: usize, events: usize, held: Option<Duration>) {
-        self.0.commands.inc_by(commands as u64);
-        self.0.events.inc_by(events as u64);
+        self.0.writer.committed(commands, events);
         self.0.minutes.count(|minute| {
             minute.events += events as u64;
             minute.batches += 1;
         });
-        self.0.batch_commands.observe(commands as f64);
         held.into_iter().for_each(|held| self.held(held));
     }
 
     /// Counts the time from a batch's lock on the log's head to its commit.
     pub fn held(&self, held: Duration) {
         self.0.minutes.count(|minute| minute.held += u64::from(held > Minute::HELD));
-        self.0.head_lock_seconds.observe(held.as_secs_f64());
+        self.0.writer.held(held);
+    }
+
+    /// Sets whether this node holds the lease of a shard: other nodes hand it their commands.
+    pub fn leads(&self, shard: ShardId, leads: bool) {
+        self.0.writer.leads(shard, leads);
+    }
+
+    /// Counts commands that this node handed to the leader of their shard. `outcome` is `answered`, `returned` or `unknown`.
+    pub fn handed_over(&self, shard: ShardId, outcome: &'static str, commands: usize) {
+        self.0.writer.handed_over(shard, outcome, commands);
     }
 
     pub fn projected(&self, events: usize) {
@@ -377,7 +365,7 @@ impl Metrics {
 
     /// Returns the number of commands that wait in the queue of each shard's writer on this node.
     pub fn queue_depths(&self) -> Vec<(ShardId, usize)> {
-        self.0.queues.depths()
+        self.0.writer.queues.depths()
     }
 
     /// Sets the result of the delivery health check, up to a position of a shard's log.
@@ -436,7 +424,7 @@ impl Metrics {
 
     /// Encodes the counters of this node and the last sample of the database.
     fn text(&self) -> Result<String, std::fmt::Error> {
-        self.0.queues.sample();
+        self.0.writer.queues.sample();
         self.0.heartbeat_ages.clear(); // removes loops that have ended
         for pulse in self.0.heartbeats.pulses() {
             self.0.heartbeat_ages.get_or_create(&LoopLabels { r#loop: pulse.name }).set(pulse.age.as_secs_f64());

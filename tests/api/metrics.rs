@@ -117,6 +117,7 @@ async fn alerts_and_the_dashboard_query_existing_metrics() {
     let (euro, amounts) = ("EUR".parse().unwrap(), (1.into(), 2.into()));
     node.metrics.supplier_spent("acme", euro, FIRST_SHARD, amounts);
     node.metrics.supplier_exhausted("acme", euro, false);
+    node.metrics.leads(FIRST_SHARD, true);
     let stop = CancellationToken::new();
     let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
     let mut told = String::new();

@@ -8,6 +8,8 @@ use crate::support::repository;
 const SETTINGS: &[(&str, &str, &str)] = &[
     ("--listen", "LEDGER_LISTEN", "[default: 127.0.0.1:8080]"),
     ("--operator-listen", "LEDGER_OPERATOR_LISTEN", "[default: none: at --listen]"),
+    ("--node-listen", "LEDGER_NODE_LISTEN", "[default: none: this node writes its commands itself]"),
+    ("--node-url", "LEDGER_NODE_URL", "[default: that address; required if it stands for all addresses]"),
     ("--pages", "LEDGER_PAGES", "[default: on]"),
     ("--tls-cert", "LEDGER_TLS_CERT", "[default: none: the listeners speak plain HTTP]"),
     ("--tls-key", "LEDGER_TLS_KEY", "[default: none; required with --tls-cert]"),

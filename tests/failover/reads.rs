@@ -5,7 +5,7 @@ use std::time::Duration;
 use ledger_database::PgConnectOptions;
 use serde_json::{Value, json};
 
-use crate::support::program::{Client, OPERATOR_TOKEN, Program, run};
+use crate::support::program::{Client, NODE_LISTEN, OPERATOR_TOKEN, Program, run};
 use crate::support::replicas::Pair;
 use crate::support::wait::until;
 
@@ -22,8 +22,14 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Shop {
+        Shop::with(&[]).await
+    }
+
+    /// Opens a shop whose node gets these additional arguments.
+    async fn with(further: &[&str]) -> Shop {
         let pair = Pair::start().await;
-        let node = Program::start(&pair.primary_url(), &["--read-url", &pair.standby_url()]).await;
+        let standby = pair.standby_url();
+        let node = Program::start(&pair.primary_url(), &[&["--read-url", &standby][..], further].concat()).await;
         let (client, product) = (node.client("1000.00").await, node.product(100).await);
         Shop { pair, node, client, product, http: reqwest::Client::new() }
     }
@@ -141,8 +147,9 @@ async fn a_client_sees_its_order_whether_the_standby_follows_lags_or_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_position_survives_a_change_at_another_node() {
-    let shop = Shop::open().await;
-    let other = Program::start(&shop.pair.primary_url(), &["--read-url", &shop.pair.standby_url()]).await;
+    let shop = Shop::with(&NODE_LISTEN).await;
+    let standby = shop.pair.standby_url();
+    let other = Program::start(&shop.pair.primary_url(), &[&["--read-url", &standby][..], &NODE_LISTEN].concat()).await;
     let (first, at_first) = shop.order_at(&other).await;
     shop.until_served("/api/v1/orders", Some(&at_first)).await;
     shop.pair.hold_back(true).await;

@@ -17,7 +17,7 @@ fn render(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
 /// Submits an order under a key, as a request and each retry of it do.
 fn submit(ledger: &Ledger, customer: &Customer) -> JoinHandle<Result<Reply, WriteError>> {
     let (ledger, command) = (ledger.clone(), Command::PlaceOrder(customer.order("10.00", 1)));
-    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
+    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render, renderer: None };
     tokio::spawn(async move { ledger.submit(SHARD, command, origin(), Some(key)).await })
 }
 

@@ -173,7 +173,8 @@ impl Cluster {
         self.spawn(PROXY, command);
     }
 
-    /// Starts a node. The first one knows both servers, the others reach the primary through the proxy.
+    /// Starts a node. The first one knows both servers, the others reach the primary through the proxy. One node leads, and the
+    /// others hand their orders to it.
     pub fn start_node(&mut self, index: usize) {
         let number = NODES[index];
         let data = self.path(&format!("node{number}"));
@@ -183,6 +184,7 @@ impl Cluster {
         self.configure_node(&mut command, &self.database_url("ledger_service", index > 0));
         command.args(["serve", "--listen", &format!("{}:8080", address(number)), "--log-format", "json"]);
         command.args(["--public-url", &format!("http://{}:8080", address(PROXY)), "--rate-limits", AMPLE_LIMITS]);
+        command.args(["--node-listen", &format!("{}:8082", address(number))]);
         command.arg("--webhook-ca-file").arg(self.path("ca.pem")).args(["--webhook-allow-nets", "10.90.0.0/24"]);
         command.args(["--delivery-timeout", "5s", "--retry-base", "3s", "--trusted-proxies", &address(PROXY)]);
         self.spawn(number, command);

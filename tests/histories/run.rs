@@ -18,7 +18,7 @@ use super::load::{ACTIONS, Account, Action, CLIENTS, Shared, WALLETS, plan};
 use super::wallet::judge;
 use crate::support::clock::skewed;
 use crate::support::postgres;
-use crate::support::program::{Client, Program};
+use crate::support::program::{Client, NODE_LISTEN, Program};
 use crate::support::proxy::Proxy;
 use crate::support::replicas::Pair;
 use crate::support::wait::until;
@@ -38,7 +38,7 @@ pub struct Run {
     shared: Arc<Shared>,
 }
 
-/// Starts nodes on one server whose clock can be moved.
+/// Starts nodes on one server whose clock can be moved. One leads, and the others hand their orders to it.
 pub async fn on_one_server(count: usize, seed: u64, harms: &[Harm]) -> Run {
     let server = postgres::own_server(true).await;
     let options: PgConnectOptions = server.url().parse().unwrap();
@@ -48,7 +48,7 @@ pub async fn on_one_server(count: usize, seed: u64, harms: &[Harm]) -> Run {
     let mut nodes = vec![];
     for _ in 0..count {
         let (proxy, through) = Proxy::before(&server.url()).await;
-        let program = Program::start(through.hosts()[0].to_url_lossy().as_str(), &[]).await;
+        let program = Program::start(through.hosts()[0].to_url_lossy().as_str(), &NODE_LISTEN).await;
         nodes.push(Node { program, proxies: vec![proxy] });
     }
     let shared = shared(&nodes, vec![false; count]).await;
@@ -56,7 +56,8 @@ pub async fn on_one_server(count: usize, seed: u64, harms: &[Harm]) -> Run {
     Run { name, seed, faults, database: Database::One(Box::new(server)), nodes, shared }
 }
 
-/// Starts nodes on a primary with a synchronous standby. The last node reads lists from the standby.
+/// Starts nodes on a primary with a synchronous standby. The last node reads lists from the standby. One node leads, and the
+/// others hand their orders to it.
 pub async fn on_a_pair(count: usize, seed: u64, harms: &[Harm]) -> Run {
     let pair = Pair::start().await;
     let ports = [pair.primary_port(), pair.standby_port()];
@@ -69,7 +70,10 @@ pub async fn on_a_pair(count: usize, seed: u64, harms: &[Harm]) -> Run {
             proxies.push(proxy);
         }
         let standby = pair.standby_url();
-        let arguments = if number == count - 1 { vec!["--read-url", &standby] } else { vec![] };
+        let mut arguments = NODE_LISTEN.to_vec();
+        if number == count - 1 {
+            arguments.extend(["--read-url", &standby]);
+        }
         nodes.push(Node { program: Program::start(&url, &arguments).await, proxies });
     }
     let shared = shared(&nodes, (0..count).map(|number| number == count - 1).collect()).await;

@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use webhook_client::receiver::{Certificate, Received, Receiver, ReceiverResponse, ReceiverSettings};
 
 use crate::support::postgres;
-use crate::support::program::Program;
+use crate::support::program::{NODE_LISTEN, Program};
 use crate::support::relay::Relay;
 use crate::support::wait::{until, until_true};
 
@@ -75,8 +75,8 @@ async fn two_nodes_share_the_work_and_send_nothing_twice() {
     // Neither node starts before the other one is ready.
     relay.hold(true);
     let nodes = [
-        Program::start(&database.url, &[&arguments[..], &few].concat()).await,
-        Program::start(&database.url, &[&arguments[..], &few].concat()).await,
+        Program::start(&database.url, &[&arguments[..], &few, &NODE_LISTEN].concat()).await,
+        Program::start(&database.url, &[&arguments[..], &few, &NODE_LISTEN].concat()).await,
     ];
     let pool = PgPool::connect(&database.url).await.unwrap();
     // While nothing is answered, one node alone holds one delivery of each webhook at most.
@@ -111,7 +111,7 @@ async fn a_surviving_node_takes_over_the_leases_of_a_dead_one_when_they_end() {
     // One delivery each, which is what an endpoint without a history gets.
     backlog(&database.url, &receiver.url(), 1).await;
     let arguments = ["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"];
-    let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "15s"]].concat();
+    let delivery = [&arguments[..], &["--roles", "delivery", "--delivery-timeout", "15s"], &NODE_LISTEN].concat();
     let first = Program::start(&database.url, &delivery).await;
     let pool = PgPool::connect(&database.url).await.unwrap();
     let all = WEBHOOKS;

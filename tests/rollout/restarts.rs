@@ -1,4 +1,5 @@
-//! Three nodes behind HAProxy restart one by one under a load of every kind of request. No request fails.
+//! Three nodes behind HAProxy restart one by one under a load of every kind of request. One of them leads the shard, and the
+//! others hand their orders to it. No request fails.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use tokio::process::{Child, Command};
 use webhook_client::receiver::ReceiverResponse;
 
 use super::load::{FOR_ALL, Load, Shop};
-use crate::support::program::{Program, run};
+use crate::support::program::{NODE_LISTEN, Program, run};
 use crate::support::wait::until;
 use crate::support::{postgres, repository, shop};
 
@@ -103,7 +104,7 @@ async fn no_request_fails_while_three_nodes_behind_haproxy_restart_one_by_one() 
         let mut arguments = vec!["--listen", &address, "--shutdown-delay", "5s", "--public-url", &balancer.url];
         arguments.extend(["--trusted-proxies", "127.0.0.1/32", "--database-connections", "30"]);
         arguments.extend(["--webhook-ca-file", ca.path().to_str().unwrap(), "--webhook-allow-nets", "127.0.0.0/8,::1/128"]);
-        arguments.extend(FOR_ALL);
+        arguments.extend(FOR_ALL.into_iter().chain(NODE_LISTEN));
         nodes.push(Program::start(&server.url(), &arguments).await);
     }
     for node in 0..nodes.len() {

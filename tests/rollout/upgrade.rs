@@ -12,7 +12,7 @@ use webhook_client::receiver::ReceiverResponse;
 
 use super::expansion::last_release;
 use super::load::{Load, Shop};
-use crate::support::program::{Program, run};
+use crate::support::program::{NODE_LISTEN, Program, run};
 use crate::support::wait::until;
 use crate::support::{postgres, repository, shop};
 
@@ -129,8 +129,8 @@ async fn the_last_release_and_this_build_work_side_by_side_through_the_migration
     on_old.go_round().await;
     assert_eq!(on_old.failures(), Vec::<String>::new(), "after the migration");
 
-    // The nodes are replaced, one after another.
-    let new = Program::start(&server.url(), &trust).await;
+    // The nodes are replaced, one after another. The old one knows of no leader and writes its orders itself.
+    let new = Program::start(&server.url(), &[&trust[..], &NODE_LISTEN].concat()).await;
     let mut on_new = Load::start(&new, &customer, "new");
     for _ in 0..3 {
         on_old.go_round().await;

@@ -19,6 +19,9 @@ pub const OPERATOR_TOKEN: &str = "operator-token-of-the-tests";
 /// Log level of the nodes in the tests.
 const LOG_LEVEL: &str = "warn,rewards_ledger=info,access=off,rustls_platform_verifier=off";
 
+/// Arguments of a node that hands commands to the leader of a shard, or leads it.
+pub const NODE_LISTEN: [&str; 2] = ["--node-listen", "127.0.0.1:0"];
+
 /// Timeout for any command of these tests.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 

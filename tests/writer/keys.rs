@@ -11,7 +11,7 @@ fn render(_: &CommandResult) -> Result<StoredResponse, serde_json::Error> {
 /// Submits the order under a separate key, as a request does.
 fn submit(ledger: &Ledger, customer: &Customer, reference: &str) -> tokio::task::JoinHandle<Result<Reply, WriteError>> {
     let (ledger, command) = (ledger.clone(), order(customer, reference));
-    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
+    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render, renderer: None };
     tokio::spawn(async move { ledger.submit(SHARD, command, origin(), Some(key)).await })
 }
 
@@ -51,7 +51,7 @@ async fn a_request_that_finds_no_room_beside_an_undecided_one_gets_in_progress()
     until_locked_out(&options, "rewards-ledger writer").await;
     while ledger.enqueue(SHARD, commands::CreateAccount { name: "Other".into() }, origin(), None).is_ok() {}
     let second = submit(&ledger, &customer, "once").await.unwrap();
-    let key = Idempotency { key_hash: [8; 32], fingerprint: [1; 32], render };
+    let key = Idempotency { key_hash: [8; 32], fingerprint: [1; 32], render, renderer: None };
     let other = ledger.submit(SHARD, order(&customer, "other"), origin(), Some(key)).await;
     assert!(matches!(other, Err(WriteError::Unavailable)), "another key has no room either: {other:?}");
     let_go(holder).await;

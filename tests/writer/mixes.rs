@@ -76,7 +76,7 @@ impl Client {
         order.metadata = self.random.random_bool(0.3).then(|| Secret::new(format!("{{\"n\":{n}}}")));
         let mut key_hash = [0; 32];
         key_hash[..16].copy_from_slice(&((u128::from(self.number) << 64) | n as u128).to_be_bytes());
-        let key = self.random.random_bool(0.5).then_some(Idempotency { key_hash, fingerprint: [1; 32], render });
+        let key = self.random.random_bool(0.5).then_some(Idempotency { key_hash, fingerprint: [1; 32], render, renderer: None });
         let is_safe = reference.is_some() || key.is_some();
         let times = if is_safe { self.random.random_range(1..3) } else { 1 };
         let mut ids = HashSet::new();

@@ -339,7 +339,7 @@ async fn an_answer_without_an_event_is_kept_under_its_key() {
     let customer = Customer::with(&ledger, "100.00").await;
     ledger.execute(SHARD, order(&customer, "once"), origin()).await.unwrap();
     let under_key = |reference: &'static str, fingerprint: [u8; 32]| {
-        let key = Idempotency { key_hash: [7; 32], fingerprint, render };
+        let key = Idempotency { key_hash: [7; 32], fingerprint, render, renderer: None };
         ledger.submit(SHARD, order(&customer, reference), origin(), Some(key))
     };
     // The order exists, so nothing is appended, but the key is stored all the same.

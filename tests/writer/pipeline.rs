@@ -145,7 +145,7 @@ async fn one_key_at_two_nodes_gets_one_response_even_without_an_event() {
     }
     let holder = hold_head(&options).await;
     // The order exists, so a response is stored and the head does not move.
-    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render };
+    let key = Idempotency { key_hash: [7; 32], fingerprint: [1; 32], render, renderer: None };
     let waiting = nodes.each_ref().map(|node| node.enqueue(SHARD, order(&customer, "once"), origin(), Some(key)).unwrap());
     until_so_many_locked_out(2, &options, "rewards-ledger writer").await;
     let_go(holder).await;

@@ -7,6 +7,13 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* All pods of nodes, and neither the migration's nor the verification's. */}}
+{{- define "ledger.nodeSelector" -}}
+matchLabels:
+  {{- include "ledger.selector" . | nindent 2 }}
+  rewards-ledger/is-node: "true"
+{{- end }}
+
 {{- define "ledger.labels" -}}
 {{ include "ledger.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -32,6 +39,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "ledger.servicePort" -}}
 {{ ternary 443 80 (ne .Values.tls.existingSecret "") }}
+{{- end }}
+
+{{- /* What stands for all addresses of a pod. */}}
+{{- define "ledger.everywhere" -}}
+{{ ternary "[::]" "0.0.0.0" .Values.ipv6 }}
 {{- end }}
 
 {{- define "ledger.serverName" -}}
@@ -122,8 +134,13 @@ spec:
       securityContext: {{- include "ledger.containerSecurity" $ | nindent 8 }}
       env:
         - {name: LEDGER_ROLES, value: {{ .roles | quote }}}
-        - {name: LEDGER_LISTEN, value: "0.0.0.0:8080"}
-        - {name: LEDGER_OPERATOR_LISTEN, value: "0.0.0.0:8081"}
+        - {name: LEDGER_LISTEN, value: "{{ include "ledger.everywhere" $ }}:8080"}
+        - {name: LEDGER_OPERATOR_LISTEN, value: "{{ include "ledger.everywhere" $ }}:8081"}
+        # For commands of the other nodes.
+        - name: POD_IP
+          valueFrom: {fieldRef: {fieldPath: status.podIP}}
+        - {name: LEDGER_NODE_LISTEN, value: "{{ include "ledger.everywhere" $ }}:8082"}
+        - {name: LEDGER_NODE_URL, value: "http://{{ ternary "[$(POD_IP)]" "$(POD_IP)" $.Values.ipv6 }}:8082"}
         # For `rewards-ledger admin` in the pod.
         {{- if $.Values.tls.existingSecret }}
         - {name: LEDGER_URL, value: "https://{{ include "ledger.serverName" $ }}:8081"}
@@ -153,6 +170,7 @@ spec:
       ports:
         - {name: http, containerPort: 8080}
         - {name: operators, containerPort: 8081}
+        - {name: nodes, containerPort: 8082}
       # The node starts when the migration is done, which the first pods may have to wait for.
       startupProbe:
         httpGet: {path: /healthz, port: operators, scheme: {{ include "ledger.scheme" $ | upper }}}

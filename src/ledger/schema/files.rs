@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 59] = migrations![
+const FILES: [(&str, &str); 60] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -74,6 +74,7 @@ const FILES: [(&str, &str); 59] = migrations![
     "0064_stock_transfers"
     "0065_response_of_attempt"
     "0066_bodies_of_attempts"
+    "0067_shard_leaders"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -73,8 +73,7 @@ impl Clock {
 
 impl Writer {
     /// Decides commands while the batch before them is in flight if possible. Otherwise runs them with the head locked first.
-    pub(super) async fn take_up(&mut self, submissions: Vec<Submission>) {
-        let submissions = give_up_expired(submissions);
+    pub(super) async fn decide(&mut self, submissions: Vec<Submission>) {
         if submissions.is_empty() {
             return;
         }
@@ -192,7 +191,7 @@ impl Writer {
             Ok((connection, Ok(Ok(Some((now, held)))))) => {
                 self.connection = Some(connection);
                 self.clock = Some(Clock::read(now));
-                self.answered_at.send_replace(head_after);
+                self.see_head(head_after);
                 match moves {
                     true => self.committed(&submissions, events, Some(held)),
                     false => self.metrics.held(held),
@@ -252,7 +251,7 @@ impl Writer {
 
 /// Lets the callers of commands that were not sent give them up, so that they need not wait for the recovery of a batch in
 /// flight.
-fn release(submissions: &[Submission]) {
+pub(super) fn release(submissions: &[Submission]) {
     submissions.iter().for_each(|submission| submission.state.release());
 }
 
