@@ -172,7 +172,7 @@ impl Writer {
                 biased;
                 completed = completion(&mut self.in_flight) => self.settle(completed).await,
                 returned = self.handovers.returned() => match returned {
-                    Some(returned) => self.conclude_handed(returned).await,
+                    Some(returned) => Box::pin(self.conclude_handed(returned)).await,
                     None => continue, // the leader has stalled
                 },
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 && self.handovers.have_room() => match taken {
@@ -180,7 +180,8 @@ impl Writer {
                     _ => {
                         self.heartbeat.beat();
                         batching::gather(&mut self.queue, &mut waiting, room).await;
-                        self.take_up(std::mem::take(&mut waiting)).await;
+                        let own = self.hand_over(std::mem::take(&mut waiting));
+                        self.decide(own).await;
                     }
                 },
             }

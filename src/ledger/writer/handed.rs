@@ -15,11 +15,9 @@ use crate::ledger::{COMMAND_DEADLINE, VERDICT_GRACE};
 const UNDECIDED: Duration = COMMAND_DEADLINE.saturating_add(VERDICT_GRACE).saturating_add(MAX_AGE.saturating_mul(2));
 
 impl Writer {
-    /// Hands commands to the leader if it is another node, and decides the others here.
-    pub(super) async fn take_up(&mut self, submissions: Vec<Submission>) {
-        let submissions = give_up_expired(submissions);
-        let own = self.handovers.hand_over(submissions);
-        self.decide(own).await;
+    /// Hands commands to the leader if it is another node. Returns those that are decided here.
+    pub(super) fn hand_over(&mut self, submissions: Vec<Submission>) -> Vec<Submission> {
+        self.handovers.hand_over(give_up_expired(submissions))
     }
 
     /// Answers the callers of commands that the leader has decided. Decides those here that it did not take.
@@ -87,7 +85,7 @@ impl Writer {
         while self.handovers.are_in_flight() {
             self.heartbeat.beat();
             if let Some(returned) = self.handovers.returned().await {
-                self.conclude_handed(returned).await;
+                Box::pin(self.conclude_handed(returned)).await;
             }
         }
     }

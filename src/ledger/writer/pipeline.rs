@@ -81,8 +81,12 @@ impl Writer {
         let refused = if is_pipelined { self.admit(submissions).await } else { Err(submissions) };
         if let Err(submissions) = refused {
             release(&submissions);
-            self.settle_all().await;
-            self.execute_parts(parts(submissions)).await;
+            // Boxed, because the state of this rare way is large, and would be a part of every other one's.
+            Box::pin(async {
+                self.settle_all().await;
+                self.execute_parts(parts(submissions)).await;
+            })
+            .await;
         }
     }
 
