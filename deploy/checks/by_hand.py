@@ -82,8 +82,7 @@ def play(program):
                 with open(where / "master.key", "a", encoding="utf-8") as file:
                     file.write("sealed\n")
                 with serve(program, "projector,fulfilment,delivery", where / "worker", settings) as (_, workers):
-                    orders.delivered_order(address, operators, token, where / "receiver")
-                    orders.handed_over(operators, workers)
+                    orders.delivered_order(address, operators, token, where / "receiver", nodes=(operators, workers))
                     run(program, "verify", env=settings)
 
 

@@ -372,8 +372,7 @@ def play(buildah, where):
         with api.start(*arguments["api"]) as (address, operators), worker.start(*arguments["worker"]) as (_, workers):
             probe(templates["api"], operators)
             probe(templates["worker"], workers)
-            orders.delivered_order(address, operators, secrets["operator.token"], here / "receiver")
-            orders.handed_over(operators, workers)
+            orders.delivered_order(address, operators, secrets["operator.token"], here / "receiver", nodes=(operators, workers))
             make(templates["verification"]).run(*arguments["verification"])
 
 

@@ -155,8 +155,7 @@ def play(buildah, where, report):
         with api.start("serve") as (address, operators), worker.start("serve") as (_, workers):
             expect(api.is_healthy() and worker.is_healthy(), "the health check fails on a node that serves")
             token = (volumes["keys"] / "operator.token").read_text()
-            orders.delivered_order(address, operators, token, where / "receiver")
-            orders.handed_over(operators, workers)
+            orders.delivered_order(address, operators, token, where / "receiver", nodes=(operators, workers))
             api.run("verify")
             sentence, nodes = "Prometheus scrapes the nodes, and has the rules", {"api": operators, "worker": workers}
             report(sentence, prometheus.play, services, nodes, where / "prometheus")
