@@ -19,6 +19,7 @@ pub mod mail;
 pub mod node;
 pub mod pages;
 pub mod reconciliation;
+mod response_body;
 pub mod sandbox;
 pub mod secrets;
 mod spreadsheet;

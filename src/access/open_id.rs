@@ -29,6 +29,7 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::Role;
+use crate::response_body;
 use crate::secrets::seal::{Keyring, Secret};
 
 /// Time that a person has to sign in at the provider.
@@ -360,13 +361,7 @@ impl<'c> AsyncHttpClient<'c> for Http {
     fn call(&'c self, request: HttpRequest) -> Self::Future {
         Box::pin(async move {
             let mut response = self.0.execute(request.try_into()?).await?;
-            let mut body = vec![];
-            while let Some(chunk) = response.chunk().await? {
-                if body.len() + chunk.len() > MAX_BYTES {
-                    return Err(HttpError::TooLarge);
-                }
-                body.extend_from_slice(&chunk);
-            }
+            let body = response_body::up_to(MAX_BYTES, &mut response).await?.ok_or(HttpError::TooLarge)?;
             let mut built = openidconnect::http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
                 built = built.header(name, value);

@@ -171,9 +171,9 @@ impl Writer {
             tokio::select! {
                 biased;
                 completed = completion(&mut self.in_flight) => self.settle(completed).await,
-                returned = self.handovers.returned() => match returned {
-                    Some(returned) => Box::pin(self.conclude_handed(returned)).await,
-                    None => continue, // the leader has stalled
+                // Without an answer the leader has stalled, so this node decides what waits.
+                returned = self.handovers.returned() => if let Some(returned) = returned {
+                    Box::pin(self.conclude_handed(returned)).await;
                 },
                 taken = self.queue.recv_many(&mut waiting, room), if room > 0 && self.handovers.have_room() => match taken {
                     0 => break,

@@ -16,6 +16,7 @@ use transparency_log::note::VerifierKey;
 use super::cosignature::{self, CosignatureError};
 use super::{TreeError, proof, store};
 use crate::heartbeat::Heartbeat;
+use crate::response_body;
 
 /// Interval between two rounds of requests.
 const EVERY: Duration = Duration::from_secs(2);
@@ -173,13 +174,7 @@ impl WitnessCaller {
         let url = format!("{}/add-checkpoint", self.urls[witness].as_str().trim_end_matches('/'));
         let failed = |error: reqwest::Error| WitnessError::Http(error.without_url());
         let mut response = self.http.post(url).header("Content-Type", "text/plain").body(body).send().await.map_err(failed)?;
-        let mut answer = vec![];
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if answer.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(WitnessError::Long);
-            }
-            answer.extend_from_slice(&chunk);
-        }
+        let answer = response_body::up_to(MAX_ANSWER_BYTES, &mut response).await.map_err(failed)?.ok_or(WitnessError::Long)?;
         Ok((response.status(), String::from_utf8_lossy(&answer).into_owned()))
     }
 }

@@ -19,6 +19,7 @@ use webhook_client::resolver::Resolver;
 use super::answer::{self, Answer, Unknown};
 use super::port::{Supplier, Wanted};
 use super::settings::SupplierSettings;
+use crate::response_body;
 use crate::secrets::seal::Secret;
 
 /// Maximum size of an answer, in bytes: a thousand vouchers with the longest texts.
@@ -186,13 +187,7 @@ struct Http(reqwest::Client);
 impl Http {
     async fn read(&self, request: reqwest::Request) -> Result<(StatusCode, Vec<u8>), HttpError> {
         let mut response = self.0.execute(request).await?;
-        let mut body = vec![];
-        while let Some(chunk) = response.chunk().await? {
-            if body.len() + chunk.len() > MAX_BYTES {
-                return Err(HttpError::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = response_body::up_to(MAX_BYTES, &mut response).await?.ok_or(HttpError::TooLarge)?;
         Ok((response.status(), body))
     }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
-use reqwest::{Response, StatusCode};
+use reqwest::StatusCode;
 use tokio::task::{Id, JoinSet};
 
 use super::leader::{Leader, Leaders};
 use super::{Answer, PATH, Request, is_handed};
 use crate::ledger::submission::Submission;
+use crate::response_body;
 use crate::secrets::seal::Keyring;
 
 /// Maximum number of requests in flight to a leader. What arrives meanwhile waits, and shares the next request.
@@ -133,27 +133,16 @@ pub(super) async fn send(leader: &Leader, keyring: &Keyring, request: &Request) 
     let unanswered = |error: &dyn Error| HandoverError::Unanswered(chain(error));
     let url = leader.url.join(PATH).map_err(|error| not_taken(&error))?;
     let sealed = request.seal(keyring).map_err(|error| not_taken(&error))?;
-    let response = leader.http.post(url).body(sealed).send().await.map_err(|error| match error.is_connect() {
+    let mut response = leader.http.post(url).body(sealed).send().await.map_err(|error| match error.is_connect() {
         true => not_taken(&error.without_url()),
         false => unanswered(&error.without_url()),
     })?;
     if response.status() != StatusCode::OK {
         return Err(HandoverError::Unanswered(format!("status {}", response.status())));
     }
-    let sealed = body(response).await.map_err(|error| unanswered(&error))?;
+    let sealed = response_body::up_to(MAX_ANSWER, &mut response).await.map_err(|error| unanswered(&error.without_url()))?;
+    let sealed = sealed.ok_or_else(|| HandoverError::Unanswered("the answer is too long".to_owned()))?;
     request.open_answer(keyring, &sealed).map_err(|error| unanswered(&error))
-}
-
-/// Reads the body of an answer.
-async fn body(mut response: Response) -> Result<Vec<u8>, io::Error> {
-    let mut body = vec![];
-    while let Some(chunk) = response.chunk().await.map_err(|error| io::Error::other(error.without_url()))? {
-        if body.len() + chunk.len() > MAX_ANSWER {
-            return Err(io::Error::other("the answer is too long"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 /// Returns an error with its causes, which the errors of HTTP leave out.
