@@ -68,6 +68,10 @@ impl Fault {
         match (self.part, self.harm) {
             (Part::Primary, Harm::Kill) => cluster.crash_postgres(primary),
             (Part::Patroni, Harm::Kill) => {
+                // A primary that was demoted by the fault before, and has just started again, has no synchronous standby. Patroni
+                // promotes none then.
+                cluster.recover().await;
+                let primary = cluster.until_primary().await;
                 // The lock expires, and the standby is promoted while the old primary still runs.
                 cluster.servers[primary].signal_named("patroni", Signal::SIGKILL);
                 cluster.until_other_primary(primary).await;
