@@ -20,8 +20,8 @@ pub struct Pages {
     pub enrolment: &'static str,
 }
 
-/// Renders an error: path of the request, status, and the `error` of the envelope.
-pub type ErrorPage = fn(&str, StatusCode, &Value) -> String;
+/// Renders an error into its response, which has the status: path of the request, and the `error` of the envelope.
+pub type ErrorPage = fn(Response, &str, &Value) -> Response;
 
 impl std::fmt::Debug for Pages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,8 +99,6 @@ impl<E: Endpoint<Output = Response>> Endpoint for ErrorPagesEndpoint<E> {
             Value::String(code) => &json!({"code": code, "message": envelope["message"]}),
             error => error,
         };
-        let page = error_page(&path, response.status(), error);
-        response.set_body(page);
-        Ok(response.set_content_type("text/html; charset=utf-8"))
+        Ok(error_page(response, &path, error))
     }
 }

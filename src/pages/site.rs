@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use poem::http::{HeaderValue, Method, StatusCode, header};
 use poem::{EndpointExt, Request, Response, Route, RouteMethod, endpoint};
+use serde_json::Value;
 
 use super::assets;
 use super::call::Refusal;
@@ -121,7 +122,7 @@ impl Site {
             path.split('/').map(segment).collect::<Vec<_>>().join("/")
         };
         let methods = self.methods.into_iter().map(|(path, methods)| (documented(path), methods)).collect();
-        Pages { routes, methods, error_page: layout::error_page, enrolment: layout::ENROLMENT }
+        Pages { routes, methods, error_page, enrolment: layout::ENROLMENT }
     }
 }
 
@@ -144,6 +145,13 @@ fn stopped(path: &str, query: Option<&str>, stop: Stop) -> Response {
 fn refused(path: &str, refusal: &Refusal) -> Response {
     let page = layout::error_page(path, refusal.status, &refusal.as_error());
     protect(layout::refused(Response::builder().content_type("text/html; charset=utf-8").body(page), refusal))
+}
+
+/// Renders an error that occurred before a page did.
+fn error_page(mut response: Response, path: &str, error: &Value) -> Response {
+    let page = layout::error_page(path, response.status(), error);
+    response.set_body(page);
+    protect(response.set_content_type("text/html; charset=utf-8"))
 }
 
 /// Adds the headers that every response of a page has.
