@@ -1041,6 +1041,36 @@ type RateLimitError struct {
 	RetryAfter int64 `json:"retry_after"`
 }
 
+// RecordedTransaction: A transaction with the event that recorded it.
+type RecordedTransaction struct {
+	// Amount moved, always positive. `type` gives the direction.
+	Amount string `json:"amount"`
+	// Balance of the wallet right after the transaction.
+	BalanceAfter string `json:"balance_after"`
+	// Reason for the transaction: `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`.
+	Category string `json:"category"`
+	// Time at which the money moved.
+	CreatedAt time.Time `json:"created_at"`
+	// Currency of the wallet, as an ISO 4217 code.
+	Currency string `json:"currency"`
+	// Description in plain English. Do not parse it.
+	Description string `json:"description"`
+	// Unique identifier of the event in the log that moved the money. Support finds the event by it. Webhooks about
+	// the order or the payout have an `event_id` of their own.
+	EventID string `json:"event_id"`
+	// Unique identifier of the transaction.
+	ID int64 `json:"id"`
+	// Unique identifier of the order that was paid or refunded; null for other categories.
+	OrderID *int64 `json:"order_id"`
+	// The `reference_code` of the order, the reference of the funding, or `PAY-` followed by the payout's ID; null
+	// if none.
+	Reference *string `json:"reference"`
+	// Direction of the transaction: `CREDIT` or `DEBIT`.
+	Type TransactionType `json:"type"`
+	// Unique identifier of the wallet.
+	WalletID int64 `json:"wallet_id"`
+}
+
 // RecoveryCodes: Recovery codes. They are shown only in this response.
 type RecoveryCodes struct {
 	// Codes that replace the authenticator app, each once. Keep them where the app is not.

@@ -729,9 +729,9 @@ func (c *Client) RevokeInvitation(ctx context.Context, id int64, options ...Call
 
 // GetTransaction: Retrieve a transaction.
 //
-// Returns one transaction of a wallet of the account.
-func (c *Client) GetTransaction(ctx context.Context, id int64, options ...CallOption) (*Transaction, error) {
-	return callData[Transaction](ctx, c, call{method: http.MethodGet, path: expand("/api/v1/transactions/{id}", "id", id)}, options)
+// Returns one transaction of a wallet of the account, with the event that recorded it.
+func (c *Client) GetTransaction(ctx context.Context, id int64, options ...CallOption) (*RecordedTransaction, error) {
+	return callData[RecordedTransaction](ctx, c, call{method: http.MethodGet, path: expand("/api/v1/transactions/{id}", "id", id)}, options)
 }
 
 // ListTransactions: List transactions.

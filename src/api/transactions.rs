@@ -100,6 +100,17 @@ pub struct Transaction {
     created_at: Timestamp,
 }
 
+/// A transaction with the event that recorded it.
+#[derive(Object, Serialize)]
+struct RecordedTransaction {
+    #[oai(flatten)]
+    #[serde(flatten)]
+    transaction: Transaction,
+    /// Unique identifier of the event in the log that moved the money. Support finds the event by it. Webhooks about the order or
+    /// the payout have an `event_id` of their own.
+    event_id: String,
+}
+
 impl Plural for Transaction {
     const PLURAL: &'static str = "transactions";
 }
@@ -210,7 +221,7 @@ impl Transactions {
 
     /// Retrieve a transaction
     ///
-    /// Returns one transaction of a wallet of the account.
+    /// Returns one transaction of a wallet of the account, with the event that recorded it.
     #[oai(path = "/transactions/:id", method = "get", operation_id = "get_transaction")]
     async fn get(
         &self,
@@ -218,10 +229,12 @@ impl Transactions {
         state: State<'_>,
         /// Unique identifier of the transaction.
         id: Path<i64>,
-    ) -> Result<Reply<Transaction>, ApiError> {
-        let caller = caller.0;
-        let found =
-            wallets::find_transaction(state.ledger.pool(), caller.shard_id, caller.account_id, TransactionId(id.0)).await?;
-        Ok(Reply(found.ok_or_else(not_found)?.into()))
+    ) -> Result<Reply<RecordedTransaction>, ApiError> {
+        let (caller, pool) = (caller.0, state.ledger.pool());
+        let found = wallets::find_transaction(pool, caller.shard_id, caller.account_id, TransactionId(id.0)).await?;
+        let found = found.ok_or_else(not_found)?;
+        let event = reader::stored_at(pool, caller.shard_id, &[found.position]).await?.pop();
+        let event = event.ok_or_else(|| ApiError::internal("the log lacks the event of a transaction"))?;
+        Ok(Reply(RecordedTransaction { transaction: found.into(), event_id: event.event_id.to_string() }))
     }
 }

@@ -127,6 +127,19 @@ pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId
     .await
 }
 
+/// Returns the first shard whose log has a stream.
+pub async fn shard_of_stream(pool: &PgPool, stream_type: &str, stream_id: i64) -> Result<Option<ShardId>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT h.shard_id FROM log_head h
+         WHERE EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = $1 AND e.stream_id = $2 AND e.version = 1)
+         ORDER BY h.shard_id LIMIT 1",
+    )
+    .bind(stream_type)
+    .bind(stream_id)
+    .fetch_optional(pool)
+    .await
+}
+
 /// Returns the shard of a wallet, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(

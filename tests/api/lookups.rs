@@ -204,6 +204,20 @@ async fn search(node: &Node, term: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn support_finds_the_event_of_a_movement_by_what_the_client_sees() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let path = format!("/transactions?wallet_id={}", setup.wallet_id);
+    let funding = &node.client(&setup.client, "GET", &path, Value::Null).await.data(200)["transactions"][0];
+    assert_eq!(funding["category"], "FUNDING");
+    let path = format!("/transactions/{}", funding["id"]);
+    let own = node.client(&setup.client, "GET", &path, Value::Null).await.data(200);
+    let movement = node.operator("GET", &path, Value::Null).await.data(200);
+    let found = search(&node, own["event_id"].as_str().unwrap()).await;
+    assert_eq!((&found[0]["kind"], &found[0]["id"]), (&json!("event"), &movement["position"]));
+}
+
+#[tokio::test]
 async fn a_search_finds_whatever_a_client_names() {
     let node = Node::start().await;
     let setup = node.setup().await;

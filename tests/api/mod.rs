@@ -38,6 +38,7 @@ mod recovery;
 mod reference;
 mod replays;
 mod restricted_keys;
+mod reveals;
 pub mod routes;
 mod sessions;
 mod signing;

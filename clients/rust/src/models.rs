@@ -1578,6 +1578,38 @@ pub struct RateLimitError {
     pub retry_after: i64,
 }
 
+/// A transaction with the event that recorded it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RecordedTransaction {
+    /// Amount moved, always positive. `type` gives the direction.
+    pub amount: Amount,
+    /// Balance of the wallet right after the transaction.
+    pub balance_after: Amount,
+    /// Reason for the transaction: `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`.
+    pub category: String,
+    /// Time at which the money moved.
+    pub created_at: DateTime<Utc>,
+    /// Currency of the wallet, as an ISO 4217 code.
+    pub currency: String,
+    /// Description in plain English. Do not parse it.
+    pub description: String,
+    /// Unique identifier of the event in the log that moved the money. Support finds the event by it. Webhooks about
+    /// the order or the payout have an `event_id` of their own.
+    pub event_id: String,
+    /// Unique identifier of the transaction.
+    pub id: i64,
+    /// Unique identifier of the order that was paid or refunded; null for other categories.
+    pub order_id: Option<i64>,
+    /// The `reference_code` of the order, the reference of the funding, or `PAY-` followed by the payout's ID; null
+    /// if none.
+    pub reference: Option<String>,
+    /// Direction of the transaction: `CREDIT` or `DEBIT`.
+    pub r#type: models::TransactionType,
+    /// Unique identifier of the wallet.
+    pub wallet_id: i64,
+}
+
 /// Recovery codes. They are shown only in this response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

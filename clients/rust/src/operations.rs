@@ -805,8 +805,8 @@ impl ListTeamQuery {
 impl Client {
     /// Retrieve a transaction.
     ///
-    /// Returns one transaction of a wallet of the account.
-    pub fn get_transaction(&self, id: i64) -> Call<models::Transaction> {
+    /// Returns one transaction of a wallet of the account, with the event that recorded it.
+    pub fn get_transaction(&self, id: i64) -> Call<models::RecordedTransaction> {
         Call::data(self, Method::GET, format!("/api/v1/transactions/{id}"))
     }
 

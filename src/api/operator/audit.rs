@@ -22,6 +22,7 @@ use crate::api::state::{State, Tag, time};
 use crate::export::Stream;
 use crate::export::selection::Range;
 use crate::ledger::actors::{self, ActorNames};
+use crate::ledger::history;
 use crate::ledger::reader::audit::{self, Criteria};
 use crate::ledger::reader::{self, ReadError, Stored};
 use crate::ledger::reasons::{self, Reasons};
@@ -66,6 +67,8 @@ struct AuditPage {
     entries: Vec<AuditEntry>,
     /// Value of `before` for the next page. Null at the end.
     next_before: Option<i64>,
+    /// Shard whose log has these actions.
+    shard_id: i16,
     /// All shards of the ledger. Each has a log of its own.
     shard_ids: Vec<i16>,
 }
@@ -143,10 +146,9 @@ pub struct Audit;
 impl Audit {
     /// Audit who did what
     ///
-    /// Returns the actions of clients, operators and background processes from the log, newest first. Every reveal of a
-    /// secret is one of them: `reveals=true`. A request that is repeated under its `Idempotency-Key` gets the same response
-    /// again, secret included, and is not another action. A page ends after a bounded scan of the log, so continue until
-    /// `next_before` is null.
+    /// Returns the actions of clients, operators and background processes from the log, newest first. Reveals of secrets are
+    /// among them: `reveals=true`. A request that is repeated under its `Idempotency-Key` is not another action, even if the
+    /// stored response has a secret. A page ends after a bounded scan of the log, so continue until `next_before` is null.
     #[oai(path = "/audit", method = "get", operation_id = "audit_events")]
     #[allow(clippy::too_many_arguments)] // each is a parameter
     async fn audit(
@@ -160,8 +162,8 @@ impl Audit {
         /// Only actions of these event types, separated by commas.
         #[oai(name = "type")]
         event_types: Query<Option<String>>,
-        /// Whether only reveals of secrets are wanted: the codes of vouchers, and keys, tokens and signing secrets that were
-        /// created or rotated. Default: false.
+        /// Whether only reveals of secrets are wanted: the codes of vouchers, keys, tokens and signing secrets that were
+        /// created or rotated, and second factors that were enrolled. Default: false.
         reveals: Query<Option<bool>>,
         /// Only actions that belong to this account.
         account_id: Query<Option<i64>>,
@@ -173,13 +175,20 @@ impl Audit {
         before: Query<Option<i64>>,
         /// Actions per page, 1 to 100. Default: 20.
         limit: Query<Option<i64>>,
-        /// Shard whose log to read. Default: the first shard.
+        /// Shard whose log to read. Default: the shard of the subject, or the first shard.
         shard_id: Query<Option<i16>>,
     ) -> Result<Reply<AuditPage>, ApiError> {
         let limit = usize::try_from(Page::of(None, limit.0, 20, 100)?.limit).unwrap_or(20);
-        let shard = state.shard_named(shard_id.0)?;
+        let pool = &state.read_pool();
         let subject = subject.0.map(|text| text.parse::<Stream>()).transpose();
         let subject = subject.map_err(|problem| ApiError::invalid("subject", problem))?;
+        let of_subject = match &subject {
+            Some(subject) if shard_id.0.is_none() => {
+                history::shard_of_stream(pool, &subject.stream_type, subject.stream_id).await?
+            }
+            _ => None,
+        };
+        let shard = state.shard_named(shard_id.0.or(of_subject))?;
         let criteria = Criteria {
             actor: actor.0.as_deref().map(self::actor).transpose()?,
             subject: subject.map(|subject| (subject.stream_type, subject.stream_id)),
@@ -189,13 +198,13 @@ impl Audit {
         };
         let to = position_before(before.0)?.map(|before| before - 1);
         let range = Range { from: None, to, since: time("since", since.0)?, until: time("until", until.0)? };
-        let pool = &state.read_pool();
         let head = reader::head(pool, shard).await?;
         let bounds = range.resolve(pool, shard, head).await?;
         let page = audit::page(pool, shard, bounds, &criteria, limit).await?;
         let events: Vec<&Stored> = page.events.iter().collect();
         let entries = AuditEntry::of_events(pool, &state.keyring, shard, &events).await?;
-        Ok(Reply(AuditPage { entries, next_before: page.next_before, shard_ids: state.ledger.shards().collect() }))
+        let shard_ids = state.ledger.shards().collect();
+        Ok(Reply(AuditPage { entries, next_before: page.next_before, shard_id: shard, shard_ids }))
     }
 }
 

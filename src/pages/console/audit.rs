@@ -53,6 +53,8 @@ pub struct Entry {
 struct Part {
     entries: Vec<Entry>,
     next_before: Option<i64>,
+    /// Shard whose log has them.
+    shard_id: i16,
     /// All shards of the ledger.
     shard_ids: Vec<i16>,
 }
@@ -125,7 +127,7 @@ pub async fn at(visit: &Visit, shard: i64, position: i64) -> Result<Option<Entry
     Ok(part.entries.into_iter().find(|entry| entry.position == position))
 }
 
-/// Reads the newest actions of these types on a subject in the first shard.
+/// Reads the newest actions of these types on a subject.
 pub async fn newest(visit: &Visit, subject: &str, types: &str, most: usize) -> Result<Vec<Entry>, Refusal> {
     let filters =
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("subject", subject), ("type", types)]).finish();
@@ -135,14 +137,14 @@ pub async fn newest(visit: &Visit, subject: &str, types: &str, most: usize) -> R
 /// Reads actions until there are `wanted` of them, the log has no more, or `calls` calls are made.
 async fn load(visit: &Visit, wanted: usize, calls: usize) -> Result<Part, Refusal> {
     let filters = filters(&visit.query)?;
-    let mut loaded = Part { entries: vec![], next_before: None, shard_ids: vec![] };
+    let mut loaded = Part { entries: vec![], next_before: None, shard_id: 0, shard_ids: vec![] };
     let mut before = visit.query.text("before").map(ToOwned::to_owned);
     for _ in 0..calls {
         let limit = (wanted - loaded.entries.len()).min(IN_CALL);
         let part = call(visit, &filters, before.as_deref(), limit).await?;
-        loaded.entries.extend(part.entries);
-        (loaded.next_before, loaded.shard_ids) = (part.next_before, part.shard_ids);
         before = part.next_before.map(|before| before.to_string());
+        loaded.entries.extend(part.entries);
+        loaded = Part { entries: loaded.entries, ..part };
         if before.is_none() || loaded.entries.len() >= wanted {
             break;
         }
@@ -171,12 +173,13 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
         p {
             "Everything that clients, operators and background processes did, the newest first. "
             a href="/console/audit?reveals=true" { "Reveals of secrets" }
-            " are among it: keys, tokens and signing secrets that were created or rotated, and "
+            " are included: keys, tokens and signing secrets that were created or rotated, second factors that were \
+             enrolled, and "
             a href="/console/audit?type=VouchersRevealed" { "Readings of voucher codes" } "."
         }
         p.quiet {
             "An actor is such as operator/3, or a kind such as operator. A subject is such as order/42. Commas separate several events, \
-             such as OrderPlaced,OrderCancelled. Without a shard, the page shows the first one."
+             such as OrderPlaced,OrderCancelled. Without a shard, the page shows the shard of the subject, or the first one."
         }
         (table::filters("/console/audit", &html! {
             (fields.input("actor", "Actor", "search", ""))
@@ -194,11 +197,11 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
 
 fn content(query: &Form, part: &Part) -> Markup {
     let is_first = query.text("before").is_none();
-    let shard = query.text("shard_id").unwrap_or("1");
+    let shard = part.shard_id.to_string();
     html! {
-        @if part.shard_ids.len() > 1 { (shards(query, shard, &part.shard_ids)) }
+        @if part.shard_ids.len() > 1 { (shards(query, &shard, &part.shard_ids)) }
         @if !part.entries.is_empty() {
-            (rows(shard, &part.entries))
+            (rows(&shard, &part.entries))
             p {
                 a href=(link("/console/audit.csv", query, None)) { "Download as CSV" } " "
                 span.quiet { "Everything that matches these filters." }
@@ -340,7 +343,7 @@ mod tests {
     #[test]
     fn the_other_shards_have_links_that_keep_the_filters() {
         let query = Form::parse(b"type=OrderPlaced&shard_id=2&before=9");
-        let part = |shard_ids| Part { entries: vec![], next_before: None, shard_ids };
+        let part = |shard_ids| Part { entries: vec![], next_before: None, shard_id: 2, shard_ids };
         let markup = content(&query, &part(vec![1, 2])).0;
         assert!(markup.contains("/console/audit?type=OrderPlaced&amp;shard_id=1") && markup.contains("aria-current"), "{markup}");
         assert!(!content(&query, &part(vec![1])).0.contains("aria-current"));

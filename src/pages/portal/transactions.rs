@@ -1,6 +1,7 @@
 //! One transaction, a movement of money in a wallet, and tables of them.
 
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::layout;
@@ -9,10 +10,17 @@ use crate::pages::shared::transaction::{self, Transaction};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
 
+/// A transaction, as `GET /api/v1/transactions/:id` returns it.
+#[derive(Debug, Deserialize)]
+struct RecordedTransaction {
+    #[serde(flatten)]
+    transaction: Transaction,
+    event_id: String,
+}
+
 /// A table of transactions. Each one leads to its page, and to the order or the payout that caused it.
 pub fn rows(caption: &str, transactions: &[Transaction]) -> Markup {
-    let number = |transaction: &Transaction| html! { a href={ "/portal/transactions/" (transaction.id) } { (transaction.id) } };
-    transaction::rows(caption, transactions, number, |transaction| cause(transaction).unwrap_or_else(|| html! { "–" }))
+    transaction::rows(caption, transactions, "/portal")
 }
 
 /// Links to what caused a transaction.
@@ -26,7 +34,8 @@ pub fn add(site: Site) -> Site {
 
 async fn show(visit: Visit) -> PageResult {
     visit.user()?;
-    let transaction: Transaction = visit.get(&format!("/api/v1/transactions/{}", visit.id("id")?)).await?;
+    let found: RecordedTransaction = visit.get(&format!("/api/v1/transactions/{}", visit.id("id")?)).await?;
+    let RecordedTransaction { transaction, event_id } = found;
     let currency = &transaction.currency;
     let body = html! {
         (facts(&[
@@ -38,7 +47,9 @@ async fn show(visit: Visit) -> PageResult {
             ("Reference", html! { (transaction.reference.as_deref().unwrap_or("–")) }),
             ("Cause", cause(&transaction).unwrap_or_else(|| html! { (words(&transaction.category)) })),
             ("Time", time(transaction.created_at)),
+            ("Event", html! { code { (event_id) } }),
         ]))
+        p.quiet { "Support can look up the event by its identifier." }
     };
     Ok(layout::page(&visit, &format!("Transaction {}", transaction.id), &body))
 }
@@ -53,7 +64,12 @@ mod tests {
         let order = transaction("ORDER", Some(3), "ORD-3");
         let payout = transaction("PAYOUT_REFUND", None, "PAY-9");
         let markup = rows("Movements", &[order, payout]).0;
-        for link in ["/portal/transactions/1\">1<", "/portal/orders/3\">Order 3<", "/portal/payouts/9\">Payout 9<"] {
+        for link in [
+            "/portal/transactions/1\">1<",
+            "/portal/transactions/1\"><span class=\"money\">−5.00 ",
+            "/portal/orders/3\">Order 3<",
+            "/portal/payouts/9\">Payout 9<",
+        ] {
             assert!(markup.contains(link), "{link}: {markup}");
         }
         assert!(cause(&transaction("FUNDING", None, "PAY-9")).is_none());

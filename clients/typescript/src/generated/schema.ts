@@ -518,7 +518,7 @@ export interface paths {
         };
         /**
          * Retrieve a transaction
-         * @description Returns one transaction of a wallet of the account.
+         * @description Returns one transaction of a wallet of the account, with the event that recorded it.
          */
         get: operations["get_transaction"];
         put?: never;
@@ -3062,6 +3062,65 @@ export interface components {
              * @description Seconds until the rate limit's window ends. Equals the header `Retry-After`.
              */
             retry_after: number;
+        };
+        /**
+         * RecordedTransaction
+         * @description A transaction with the event that recorded it.
+         */
+        RecordedTransaction: {
+            /**
+             * Format: decimal
+             * @description Amount moved, always positive. `type` gives the direction.
+             * @example 100.00
+             */
+            amount: string;
+            /**
+             * Format: decimal
+             * @description Balance of the wallet right after the transaction.
+             * @example 100.00
+             */
+            balance_after: string;
+            /** @description Reason for the transaction: `FUNDING`, `ORDER`, `ORDER_REFUND`, `ADJUSTMENT`, `PAYOUT` or `PAYOUT_REFUND`. */
+            category: string;
+            /**
+             * Format: date-time
+             * @description Time at which the money moved.
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /** @description Currency of the wallet, as an ISO 4217 code. */
+            currency: string;
+            /** @description Description in plain English. Do not parse it. */
+            description: string;
+            /**
+             * @description Unique identifier of the event in the log that moved the money. Support finds the event by it. Webhooks about the order or
+             *     the payout have an `event_id` of their own.
+             */
+            event_id: string;
+            /**
+             * Format: int64
+             * @description Unique identifier of the transaction.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Unique identifier of the order that was paid or refunded; null for other categories.
+             */
+            order_id: number | null;
+            /** @description The `reference_code` of the order, the reference of the funding, or `PAY-` followed by the payout's ID; null if none. */
+            reference: string | null;
+            /** @description Direction of the transaction: `CREDIT` or `DEBIT`. */
+            type: components["schemas"]["TransactionType"];
+            /**
+             * Format: int64
+             * @description Unique identifier of the wallet.
+             */
+            wallet_id: number;
+        };
+        RecordedTransactionReply: {
+            data: components["schemas"]["RecordedTransaction"];
+            /** @description Always `true`. */
+            success: boolean;
         };
         /**
          * RecoveryCodes
@@ -5711,8 +5770,9 @@ export interface operations {
                      *         "category": "ORDER",
                      *         "created_at": "2026-01-31T12:00:00.000Z",
                      *         "currency": "EUR",
-                     *         "description": "Payment of order ORD-0000000042",
-                     *         "id": 17,
+                     *         "description": "A card for every occasion.",
+                     *         "event_id": "019c13e2-6f00-7abc-8def-0123456789ab",
+                     *         "id": 42,
                      *         "order_id": 42,
                      *         "reference": "ORD-0000000042",
                      *         "type": "CREDIT",
@@ -5721,7 +5781,7 @@ export interface operations {
                      *       "success": true
                      *     }
                      */
-                    "application/json": components["schemas"]["TransactionReply"];
+                    "application/json": components["schemas"]["RecordedTransactionReply"];
                 };
             };
         };

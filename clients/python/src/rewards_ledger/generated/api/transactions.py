@@ -6,10 +6,10 @@ from typing import Optional
 from urllib.parse import quote
 
 from ...call import AsyncSend, Call, Send, async_pages, pages
+from ..models.recorded_transaction_reply import RecordedTransactionReply
 from ..models.transaction import Transaction
 from ..models.transaction_category import TransactionCategory
 from ..models.transaction_list import TransactionList
-from ..models.transaction_reply import TransactionReply
 from ..models.transaction_type import TransactionType
 
 
@@ -140,16 +140,16 @@ class Transactions:
     def get_transaction(
         self,
         id: int,
-    ) -> TransactionReply:
+    ) -> RecordedTransactionReply:
         """Retrieve a transaction.
 
-        Returns one transaction of a wallet of the account."""
+        Returns one transaction of a wallet of the account, with the event that recorded it."""
         response = self._send(
             _get_transaction(
                 id,
             )
         )
-        return TransactionReply.from_dict(response.json())
+        return RecordedTransactionReply.from_dict(response.json())
 
 
 class AsyncTransactions:
@@ -235,13 +235,13 @@ class AsyncTransactions:
     async def get_transaction(
         self,
         id: int,
-    ) -> TransactionReply:
+    ) -> RecordedTransactionReply:
         """Retrieve a transaction.
 
-        Returns one transaction of a wallet of the account."""
+        Returns one transaction of a wallet of the account, with the event that recorded it."""
         response = await self._send(
             _get_transaction(
                 id,
             )
         )
-        return TransactionReply.from_dict(response.json())
+        return RecordedTransactionReply.from_dict(response.json())

@@ -115,6 +115,8 @@ from .product_list_data import ProductListData
 from .product_reply import ProductReply
 from .quote_charge import QuoteCharge
 from .rate_limit_error import RateLimitError
+from .recorded_transaction import RecordedTransaction
+from .recorded_transaction_reply import RecordedTransactionReply
 from .recovery_codes import RecoveryCodes
 from .recovery_codes_reply import RecoveryCodesReply
 from .refresh import Refresh
@@ -314,6 +316,8 @@ __all__ = (
     "ProductReply",
     "QuoteCharge",
     "RateLimitError",
+    "RecordedTransaction",
+    "RecordedTransactionReply",
     "RecoveryCodes",
     "RecoveryCodesReply",
     "Refresh",
