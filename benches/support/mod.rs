@@ -306,6 +306,18 @@ impl Serve {
         Ok((started.elapsed(), page))
     }
 
+    /// Sends a form of a page for people, with its encoded fields. Returns the time, and the page that answers.
+    pub async fn send_form(&self, cookie: &str, path: &str, fields: &str) -> Result<(Duration, Vec<u8>)> {
+        let url = format!("http://{}{path}", self.address);
+        let form = self.http.post(url).header("cookie", cookie).header("origin", format!("http://{}", self.address));
+        let form = form.header("content-type", "application/x-www-form-urlencoded").body(fields.to_owned());
+        let started = Instant::now();
+        let response = form.send().await?;
+        ensure!(response.status() == 200, "the form {path} answers {}", response.status());
+        let page = response.bytes().await?.to_vec();
+        Ok((started.elapsed(), page))
+    }
+
     async fn data(&self, request: reqwest::RequestBuilder, body: Value) -> Result<Value> {
         let answer = request.header("Content-Type", "application/json").body(body.to_string()).send().await?;
         let status = answer.status();

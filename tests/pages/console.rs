@@ -6,7 +6,7 @@ use rewards_ledger::secrets::seal::Secret;
 
 use super::{check, in_browser};
 use crate::support::browser::Browser;
-use crate::support::node::{Node, PASSWORD};
+use crate::support::node::{ConsoleUser, Node, PASSWORD};
 
 /// Signs an operator in at the page that is open.
 pub async fn sign_in(browser: &Browser, email: &str, code: &str) {
@@ -16,12 +16,13 @@ pub async fn sign_in(browser: &Browser, email: &str, code: &str) {
     browser.press("Sign in").await;
 }
 
-/// Opens the console as an operator of this role.
-pub async fn enter(node: &Node, browser: &Browser, role: Role) {
+/// Opens the console as a new operator of this role. Returns the operator.
+pub async fn enter(node: &Node, browser: &Browser, role: Role) -> ConsoleUser {
     let user = node.console_user(role).await;
     browser.open(&format!("{}/console", node.url())).await;
     sign_in(browser, &user.email, "").await;
     browser.find("//h1[text()='Overview']").await;
+    user
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,15 @@
-//! The filters of the audit in the console, each of them used once.
+//! The filters of the audit in the console, each of them used once, and the way to it from a long story.
 
 use chrono::{TimeDelta, Utc};
 use rewards_ledger::access::Role;
 
 use super::console::enter;
 use super::console_support::populated;
-use super::in_browser;
+use super::filters::read;
+use super::{in_browser, place};
 use crate::support::browser::Browser;
 use crate::support::node::Node;
+use crate::support::tampering::{revealed, tamper};
 use crate::support::wait::until;
 
 /// Opens the audit without filters.
@@ -88,4 +90,28 @@ async fn an_auditor_narrows_the_audit_by_each_filter() {
         assert!(!column(&browser, "Event").await.is_empty());
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_story_that_leaves_readings_out_leads_to_all_of_them() {
+    // With the three events of the delivery, 30 more than a story lists: 1,000 events and the last 100 readings.
+    const READINGS: i64 = 1_000 - 3 + 30 + 100;
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let order = place(&node, &setup).await;
+    node.fulfil(order).await;
+    tamper(&mut node.admin().await, &revealed(order, READINGS)).await;
+    let (viewer, auditor) = (node.user(setup.client.account_id, "viewer").await, node.console_user(Role::Auditor).await);
+    let note =
+        "The time line has 1\u{202f}100 of 1\u{202f}130 events. 30 further readings of the codes are recorded but not shown";
+    let portal = read(&node, &viewer.cookie, &format!("/portal/orders/{order}")).await;
+    assert!(portal.contains(note) && portal.contains("The operators of the service can list them all."), "{portal}");
+    let console = read(&node, &auditor.cookie, &format!("/console/orders/{order}")).await;
+    assert!(console.contains(note), "{console}");
+    let link = format!("/console/audit?subject=order%2F{order}&amp;type=VouchersRevealed");
+    assert!(console.contains(&format!("<a href=\"{link}\">All readings in the audit</a>")), "{console}");
+    let link = link.replace("&amp;", "&");
+    assert!(read(&node, &auditor.cookie, &link).await.contains(">VouchersRevealed<"));
+    let csv = read(&node, &auditor.cookie, &link.replace("/console/audit?", "/console/audit.csv?")).await;
+    assert_eq!(csv.lines().count(), 1 + usize::try_from(READINGS).unwrap());
 }

@@ -10,7 +10,7 @@ use super::console_catalogue::file;
 use super::long_work::{HOLD, seen_in_other, upload_under, waits_at};
 use super::{check, in_browser};
 use crate::support::browser::Browser;
-use crate::support::node::{Node, Setup};
+use crate::support::node::{ConsoleUser, Node, Setup};
 use crate::support::workbook;
 
 /// Requests a payout as the client.
@@ -22,6 +22,30 @@ async fn request_payout(node: &Node, setup: &Setup, amount: &str) -> i64 {
     node.client(&setup.client, "POST", "/payouts", payout).await.data(201)["id"].as_i64().unwrap()
 }
 
+/// Checks that these are the newest events, by this operator, and that the audit lists them first. The audit stays open.
+async fn last_are(node: &Node, browser: &Browser, events: &[&str], by: &ConsoleUser) {
+    let last = "SELECT type, metadata::jsonb->'actor' FROM events ORDER BY position DESC LIMIT $1";
+    let last: Vec<(String, Value)> = sqlx::query_as(last).bind(events.len() as i64).fetch_all(node.ledger.pool()).await.unwrap();
+    let expected = events.iter().rev().map(|event| ((*event).to_owned(), json!({"operator": by.id})));
+    assert_eq!(last, expected.collect::<Vec<_>>());
+    browser.open(&format!("{}/console/audit", node.url())).await;
+    for (row, event) in (1..).zip(events.iter().rev()) {
+        let actor = format!("td[@data-name='Actor']/a[@href='/console/audit?actor=operator%2F{}']", by.id);
+        browser.find(&format!("//main//tbody/tr[{row}][td[@data-name='Event']/a='{event}'][{actor}]")).await;
+    }
+}
+
+/// Settles a payout that needs no approval as paid.
+async fn settle(browser: &Browser, payout: i64) {
+    browser.press("Payouts").await;
+    check(browser, "all payouts").await;
+    browser.press(&format!("Payout {payout}")).await;
+    browser.press("The money was sent").await;
+    check(browser, "a payout in the console").await;
+    browser.press("Settle as paid").await;
+    browser.sees("The payout is settled.").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_fund_a_wallet_and_settle_a_payout() {
     let node = Node::supervised("EUR=2000").await;
@@ -29,7 +53,7 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
     let payout = request_payout(&node, &setup, "30.00").await;
     in_browser((1440, 2_000), true, |browser| async move {
         let wallet = format!("{}/console/wallets/{}", node.url(), setup.wallet_id);
-        enter(&node, &browser, Role::Finance).await;
+        let first = enter(&node, &browser, Role::Finance).await;
         browser.open(&wallet).await;
         check(&browser, "a wallet in the console").await;
         browser.press("Fund").await;
@@ -53,6 +77,7 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.sees("Nothing has moved yet.").await;
         browser.sees("You requested this change").await;
         check(&browser, "an own approval").await;
+        last_are(&node, &browser, &["ApprovalRequested"], &first).await;
         browser.open(&format!("{wallet}/adjust")).await;
         browser.fill("Amount", "3000").await;
         browser.fill("Reason", "a typing error").await;
@@ -65,9 +90,10 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         check(&browser, "the withdrawal of a request").await;
         browser.press("Withdraw the request").await;
         browser.sees("Withdrawn. Nothing has moved.").await;
+        last_are(&node, &browser, &["ApprovalRequested", "ApprovalWithdrawn"], &first).await;
         browser.press("Sign out").await;
 
-        enter(&node, &browser, Role::Finance).await;
+        let second = enter(&node, &browser, Role::Finance).await;
         browser.press("Approvals").await;
         check(&browser, "the approvals").await;
         browser.click("//td//a[starts-with(normalize-space(), 'Approval')]").await;
@@ -75,7 +101,8 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         check(&browser, "an approval").await;
         browser.press("Approve").await;
         browser.sees("Approved. The change is made.").await;
-        browser.press(&format!("Wallet {}", setup.wallet_id)).await;
+        last_are(&node, &browser, &["ApprovalGranted", "WalletFunded"], &second).await;
+        browser.open(&wallet).await;
         browser.sees("Funding wire-2").await;
         browser.press("Adjust").await;
         browser.fill("Amount", "12.50").await;
@@ -84,13 +111,7 @@ async fn two_operators_fund_a_wallet_and_settle_a_payout() {
         browser.press("Adjust the balance").await;
         browser.sees("The balance is corrected.").await;
 
-        browser.press("Payouts").await;
-        check(&browser, "all payouts").await;
-        browser.press(&format!("Payout {payout}")).await;
-        browser.press("The money was sent").await;
-        check(&browser, "a payout in the console").await;
-        browser.press("Settle as paid").await;
-        browser.sees("The payout is settled.").await;
+        settle(&browser, payout).await;
         browser.press(&format!("Wallet {}", setup.wallet_id)).await;
         browser.press(&format!("Payout {payout}")).await;
     })
@@ -109,19 +130,20 @@ async fn two_operators_settle_a_payout_above_the_limit() {
         payout["status"].as_str().unwrap().to_owned()
     };
     in_browser((390, 2_000), true, |browser| async move {
-        enter(&node, &browser, Role::Finance).await;
+        let first = enter(&node, &browser, Role::Finance).await;
         browser.press("Payouts").await;
         browser.press(&format!("Payout {payout}")).await;
         browser.press("The money was sent").await;
         browser.press("Settle as paid").await;
         browser.sees("You requested this change, so you cannot decide about it.").await;
         assert_eq!(status(&node).await, "PENDING");
-        browser.press(&format!("Payout {payout}")).await;
+        last_are(&node, &browser, &["ApprovalRequested"], &first).await;
+        browser.open(&format!("{}/console/payouts/{payout}", node.url())).await;
         browser.sees("Its settlement as paid waits for a second operator").await;
         check(&browser, "a payout that waits for approval").await;
         browser.press("Sign out").await;
 
-        enter(&node, &browser, Role::Finance).await;
+        let second = enter(&node, &browser, Role::Finance).await;
         browser.press("Approvals").await;
         browser.click("//td//a[starts-with(normalize-space(), 'Approval')]").await;
         browser.sees("The payout was debited when it was requested, so the balance stays.").await;
@@ -136,6 +158,7 @@ async fn two_operators_settle_a_payout_above_the_limit() {
         assert_eq!(status(&node).await, "PAID");
         browser.press("The events of this payout in the audit").await;
         browser.find("//td/a[text()='PayoutPaid']").await;
+        last_are(&node, &browser, &["ApprovalGranted", "PayoutPaid"], &second).await;
     })
     .await;
 }
@@ -148,7 +171,7 @@ async fn a_payout_that_fails_returns_to_the_wallet_and_a_rejected_change_moves_n
     let fund = json!({"amount": "2500.00", "reference": "wire-9", "note": "of the shop"});
     node.operator("POST", &format!("/wallets/{}/fund", setup.wallet_id), fund).await.data(202);
     in_browser((390, 2_000), true, |browser| async move {
-        enter(&node, &browser, Role::Finance).await;
+        let finance = enter(&node, &browser, Role::Finance).await;
         browser.press("Payouts").await;
         browser.press("Payouts to settle").await;
         browser.press(&format!("Payout {payout}")).await;
@@ -170,6 +193,7 @@ async fn a_payout_that_fails_returns_to_the_wallet_and_a_rejected_change_moves_n
         browser.press("Reject").await;
         browser.sees("Rejected. Nothing has moved.").await;
         browser.sees("no such wire").await;
+        last_are(&node, &browser, &["ApprovalRejected"], &finance).await;
         let wallet = node.operator("GET", &format!("/wallets/{}", setup.wallet_id), Value::Null).await.data(200);
         assert_eq!(wallet["balance"], "1000.00");
         let payout = node.client(&setup.client, "GET", &format!("/payouts/{payout}"), Value::Null).await.data(200);

@@ -1,11 +1,13 @@
-//! Sign-ins of operators in the console: a lost second factor, a new password, other sessions, and an identity provider.
+//! Sign-ins of operators in the console: a lost second factor, a new password, other sessions, and an identity provider. Also the
+//! tokens of programs.
 
 use rewards_ledger::access::{Role, two_factor};
 use rewards_ledger::ledger::commands;
+use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 
 use super::console::{enter, sign_in};
-use super::{check, in_browser};
+use super::{check, in_browser, lacks};
 use crate::support::ledger::run;
 use crate::support::node::{Node, PASSWORD};
 use crate::support::open_id::Provider;
@@ -64,6 +66,44 @@ async fn an_admin_helps_an_operator_who_has_lost_the_second_factor_and_the_passw
         browser.press("Change the password").await;
         browser.sees("The password is changed.").await;
         node.console_login(&kim.email, PASSWORD, None).await.data(200);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_issues_a_token_that_is_shown_once_and_revokes_it() {
+    let node = Node::start().await;
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&node, &browser, Role::Admin).await;
+        browser.open(&format!("{}/console/operator-tokens", node.url())).await;
+        browser.sees("No token was issued yet.").await;
+        browser.press("New token").await;
+        browser.fill("Name", "Nightly report").await;
+        browser.click("//select[@id='role']/option[@value='auditor']").await;
+        browser.press("Create the token").await;
+        browser.find("//h1[text()='The new token']").await;
+        browser.sees("it is never shown again").await;
+        check(&browser, "the token of a program").await;
+        let shown = browser.text("//dd//code").await;
+        let token = Secret::new(&*shown);
+        node.operator_with(&token, "GET", "/accounts", Value::Null).await.data(200);
+        browser.press("All tokens").await;
+        browser.find("//h1[text()='Tokens of programs']").await;
+        lacks(&browser, &shown, "the list of tokens").await;
+        check(&browser, "the tokens of programs").await;
+        browser.press("Nightly report").await;
+        browser.find("//h1[text()='Audit']").await;
+        lacks(&browser, &shown, "the audit of a token").await;
+        browser.open(&format!("{}/console/audit?type=OperatorTokenIssued", node.url())).await;
+        browser.find("//td//a[text()='OperatorTokenIssued']").await;
+        browser.press("OperatorTokenIssued").await;
+        browser.sees("OperatorTokenIssued at position").await;
+        lacks(&browser, &shown, "the event of a token").await;
+        browser.open(&format!("{}/console/operator-tokens", node.url())).await;
+        browser.press("Revoke").await;
+        browser.press("Revoke the token").await;
+        browser.find("//td[@data-name='Status']//span[text()='Revoked']").await;
+        node.operator_with(&token, "GET", "/accounts", Value::Null).await.refused(401, "E_UNAUTHORIZED");
     })
     .await;
 }

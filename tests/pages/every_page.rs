@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use poem::http::Method;
+use reqwest::header::HeaderValue;
+use rewards_ledger::access::Role;
 use rewards_ledger::pages;
 use serde_json::{Value, json};
 
 use super::console::sign_in;
-use super::crawl::{attributes, crawl, post_forms};
+use super::crawl::{attributes, crawl, has_policy, is_strict, post_forms};
 use super::furnished::{ATTACK, Furnished, OF_BOTH, OF_CONSOLE, OF_PORTAL, hostile};
 use super::portal_orders::enter;
-use super::{actions::Who, check, figures, fits, in_browser, keyboard, offered, typed, values};
+use super::{actions::Who, check, figures, fits, in_browser, keyboard, offered, typed, unlinked, values};
 use crate::support::browser::Browser;
+use crate::support::node::Node;
 
 /// Address of no page.
 const NOTHING: &str = "/portal/nothing-here";
@@ -157,16 +160,25 @@ async fn all_pages(furnished: &Furnished, cookie: &str, start: &str) -> BTreeMap
         let fill = |path: String, (kind, id): (&&str, &i64)| path.replace(&format!("{{{kind}}}"), &id.to_string());
         let path = furnished.things.iter().fold((*path).to_owned(), fill);
         let page = read(furnished, cookie, &path).await;
+        is_strict(&path, &page);
         pages.insert(path, page);
     }
     pages
 }
 
-pub async fn read(furnished: &Furnished, cookie: &str, path: &str) -> String {
+/// Reads a page, which may be that of an error of the reader. Returns its status with it.
+async fn answer(furnished: &Furnished, cookie: &str, path: &str) -> (u16, String) {
     let request = reqwest::Client::new().get(format!("{}{path}", furnished.node.url())).header("Cookie", cookie);
     let response = request.send().await.unwrap();
     assert!(!response.status().is_server_error(), "{path}: {}", response.status());
-    response.text().await.unwrap()
+    (response.status().as_u16(), response.text().await.unwrap())
+}
+
+/// Reads a page that must be there.
+pub async fn read(furnished: &Furnished, cookie: &str, path: &str) -> String {
+    let (status, page) = answer(furnished, cookie, path).await;
+    assert_eq!(status, 200, "{path}: {page}");
+    page
 }
 
 /// Sends a hostile text in every field of every page's query, and as every parameter that a page names.
@@ -177,7 +189,8 @@ async fn reflect(furnished: &Furnished, cookie: &str, pages: &BTreeMap<String, S
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         attributes(page, "name").iter().for_each(|name| _ = query.append_pair(name, &hostile("query")));
         if seen.insert(path.to_owned()) {
-            let page = read(furnished, cookie, &format!("{path}?{}", query.finish())).await;
+            let (_, page) = answer(furnished, cookie, &format!("{path}?{}", query.finish())).await;
+            is_strict(path, &page);
             assert!(!page.contains("<img data-injected") && !page.contains(ATTACK), "{path} reflects its query");
         }
     }
@@ -258,6 +271,31 @@ async fn open_vouchers(browser: &Browser, furnished: &Furnished) {
     check(browser, "hostile codes of vouchers").await;
 }
 
+#[tokio::test]
+async fn the_pages_of_strangers_and_of_errors_have_the_policy_of_all_pages() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (viewer, auditor) = (node.user(setup.client.account_id, "viewer").await, node.console_user(Role::Auditor).await);
+    let http = reqwest::Client::new();
+    let open = OPEN.map(|path| (path, "", if path == NOTHING { 404 } else { 200 }));
+    let errors = [
+        ("/console/nothing-here", "", 404),
+        ("/portal/orders/999999", &*viewer.cookie, 404),
+        ("/console/orders/999999", &*auditor.cookie, 404),
+    ];
+    for (path, cookie, status) in open.into_iter().chain(errors) {
+        let response = http.get(format!("{}{path}", node.url())).header("Cookie", cookie).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), status, "{path}");
+        has_policy(path, response.headers());
+        for (name, value) in
+            [("x-frame-options", "DENY"), ("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin")]
+        {
+            assert_eq!(response.headers().get(name).map(HeaderValue::as_bytes), Some(value.as_bytes()), "{path}: {name}");
+        }
+        is_strict(path, &response.text().await.unwrap());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     let furnished = Furnished::start().await;
@@ -266,7 +304,7 @@ async fn every_page_is_fit_for_everybody_and_no_stored_text_breaks_out() {
     covers_every_route(portal.keys().chain(console.keys()));
     shows_escaped(portal, OF_BOTH.into_iter().chain(OF_PORTAL));
     shows_escaped(console, OF_BOTH.into_iter().chain(OF_CONSOLE));
-    figures::lead_somewhere(portal.iter().chain(console));
+    unlinked::lead_somewhere(portal.iter().chain(console));
     figures::agree(&furnished, &furnished.owner().cookie, portal, (6, 5)).await;
     figures::agree(&furnished, &furnished.admin().cookie, console, (20, 7)).await;
     figures::days_agree(&furnished).await;

@@ -379,8 +379,14 @@ async fn a_day_of_a_webhooks_plot_leads_to_the_attempts_that_ended_on_it() {
             (console, &auditor.cookie, "href=\"/console/deliveries/"),
         ] {
             let page = read(&node, cookie, &page).await;
-            let days: BTreeSet<String> = attributes(&page, "href").into_iter().filter(|href| href.starts_with(&list)).collect();
-            assert_eq!(days.len(), 30, "{days:?}");
+            let links = attributes(&page, "href").into_iter().filter(|href| href.starts_with(&list));
+            // The figures of a day lead to the attempts of the day with their outcome.
+            let (figures, days): (BTreeSet<String>, BTreeSet<String>) = links.partition(|href| href.contains("&outcome="));
+            assert_eq!((figures.len(), days.len()), (1, 30), "{figures:?} {days:?}");
+            for figure in &figures {
+                let page = read(&node, cookie, figure).await;
+                assert_eq!((page.matches(deliveries).count(), page.matches(outcome).count()), (1, 1), "{figure}: {page}");
+            }
             let mut listed = 0;
             // The attempt ended today, or yesterday if midnight has passed since.
             for day in days.iter().rev().take(3) {

@@ -32,12 +32,14 @@ mod portal_account;
 mod portal_keys;
 mod portal_live;
 mod portal_orders;
+mod portal_replays;
 mod portal_wallets;
 mod portal_webhooks;
 mod qr_code;
 mod sent_twice;
 mod state_pages;
 mod typed;
+mod unlinked;
 mod usability;
 mod values;
 mod weight;
@@ -64,6 +66,12 @@ async fn in_browser<F: Future<Output = ()>>(size: Size, scripts: bool, test: imp
 async fn place(node: &Node, setup: &Setup) -> i64 {
     let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
     node.client(&setup.client, "POST", "/orders", order).await.data(201)["id"].as_i64().unwrap()
+}
+
+/// Checks that the page that is open does not contain a secret, neither in a text nor in an attribute.
+async fn lacks(browser: &Browser, secret: &str, page: &str) {
+    let markup = browser.run("return document.documentElement.outerHTML").await;
+    assert!(secret.len() >= 16 && !markup.as_str().unwrap().contains(secret), "{page} contains a secret");
 }
 
 /// Directory for a picture of every page that is checked, for people who change the design.

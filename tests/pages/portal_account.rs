@@ -1,13 +1,13 @@
 //! Sign-in, the own account and the team in the portal, with the mails that belong to them.
 
 use chrono::{TimeDelta, Utc};
-use rewards_ledger::access::two_factor::code_at;
+use rewards_ledger::access::two_factor::{RECOVERY_CODES, code_at};
 use rewards_ledger::heartbeat::Heartbeat;
 use rewards_ledger::mail::Mailer;
 use rewards_ledger::secrets::seal::Secret;
 use serde_json::{Value, json};
 
-use super::{check, in_browser};
+use super::{check, in_browser, lacks};
 use crate::support::browser::Browser;
 use crate::support::mail::SmtpServer;
 use crate::support::node::{Node, PASSWORD, User};
@@ -38,7 +38,7 @@ fn code(secret: &str, steps: i32) -> String {
     code_at(&Secret::new(secret), Utc::now() + TimeDelta::seconds(30) * steps).unwrap().expose().to_owned()
 }
 
-/// Enrols in two-factor authentication from the page of it. Returns the secret and a recovery code.
+/// Enrols in two-factor authentication from the page of it. Returns the secret and a recovery code. No later page shows them.
 async fn enrol(browser: &Browser) -> (String, String) {
     is_at(browser, "Two-factor authentication").await;
     browser.press("Set up two-factor authentication").await;
@@ -55,10 +55,24 @@ async fn enrol(browser: &Browser) -> (String, String) {
     browser.press("Confirm").await;
     is_at(browser, "Your recovery codes").await;
     check(browser, "the recovery codes").await;
-    let recovery_code = browser.text("//main//li[1]/code").await;
+    let codes = "return [...document.querySelectorAll('main li code')].map((code) => code.textContent)";
+    let codes: Vec<String> = serde_json::from_value(browser.run(codes).await).unwrap();
+    assert_eq!(codes.len(), RECOVERY_CODES);
     browser.press("I have stored the codes").await;
-    is_at(browser, "Your account").await;
-    (secret, recovery_code)
+    for (link, title) in [
+        (None, "Your account"),
+        (Some("Manage two-factor authentication"), "Two-factor authentication"),
+        (Some("Back to your account"), "Your account"),
+    ] {
+        if let Some(link) = link {
+            browser.press(link).await;
+        }
+        is_at(browser, title).await;
+        for shown in codes.iter().chain([&secret]) {
+            lacks(browser, shown, title).await;
+        }
+    }
+    (secret, codes[0].clone())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +84,7 @@ async fn an_owner_enrols_signs_in_with_a_code_and_requires_it_of_the_other_owner
         is_at(&browser, "Your account").await;
         check(&browser, "the account").await;
         browser.press("Set up two-factor authentication").await;
-        let (secret, _) = enrol(&browser).await;
+        let (secret, recovery_code) = enrol(&browser).await;
         browser.press("Team").await;
         is_at(&browser, "Team").await;
         browser.press("Require a second factor of owners").await;
@@ -86,9 +100,21 @@ async fn an_owner_enrols_signs_in_with_a_code_and_requires_it_of_the_other_owner
         browser.sees("A code of the second factor is required.").await;
         browser.logs_refusal(401).await;
         check(&browser, "the login with a code").await;
-        browser.fill("Password", PASSWORD).await;
-        browser.fill("Code", &code(&secret, 1)).await;
-        browser.press("Sign in").await;
+        let sign_in_with = async |code: &str| {
+            browser.fill("Password", PASSWORD).await;
+            browser.fill("Code", code).await;
+            browser.press("Sign in").await;
+        };
+        sign_in_with(&recovery_code).await;
+        is_at(&browser, "Team").await;
+        browser.press("Sign out").await;
+        sign_in(&browser, &node, "/portal/team", &owner.email, PASSWORD).await;
+        browser.sees("A code of the second factor is required.").await;
+        browser.logs_refusal(401).await;
+        sign_in_with(&recovery_code).await;
+        browser.sees("The code is wrong or was used before.").await;
+        browser.logs_refusal(401).await;
+        sign_in_with(&code(&secret, 1)).await;
         is_at(&browser, "Team").await;
         browser.press("Sign out").await;
 

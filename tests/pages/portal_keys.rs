@@ -1,14 +1,13 @@
-//! Restricted API keys, their last use, the low-balance notice, and replays in the portal.
+//! Restricted API keys, their last use, and the low-balance notice in the portal.
 
 use chrono::Utc;
 use rewards_ledger::access::request_signature::{header, sign};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{check, in_browser, place};
+use super::{check, in_browser, lacks, place};
 use crate::support::browser::Browser;
 use crate::support::node::{Client, Node, PASSWORD, Setup, User};
-use crate::support::tampering::tamper;
 use crate::support::wait::until;
 
 async fn enter(node: &Node, browser: &Browser, user: &User, path: &str) {
@@ -39,10 +38,21 @@ async fn an_owner_creates_a_restricted_key() {
         browser.press("Create the API key").await;
         browser.sees("X-API-Secret").await;
         check(&browser, "the secret of a restricted key").await;
+        let secret = browser.text("//main//div[dt='API secret']/dd//code").await;
         browser.press("All API keys").await;
         browser.sees("Reporting").await;
         browser.sees("from 203.0.113.0/24").await;
         check(&browser, "the restricted keys").await;
+        lacks(&browser, &secret, "the list of API keys").await;
+        for (link, title) in [
+            ("Rotate the signing secret of Reporting", "Rotate the signing secret?"),
+            ("Revoke Reporting", "Revoke this API key?"),
+        ] {
+            browser.click(&format!("//a[@aria-label='{link}']")).await;
+            browser.find(&format!("//h1[text()='{title}']")).await;
+            lacks(&browser, &secret, title).await;
+            browser.open(&format!("{}/portal/api-keys", node.url())).await;
+        }
         browser.press("New API key").await;
         browser.fill("Name", "Twice").await;
         let send = "const done = arguments[0], form = document.querySelector('main form');
@@ -138,6 +148,7 @@ async fn a_key_has_exactly_the_ticked_scopes_and_shows_when_it_was_last_used() {
         until("the use is recorded", async || read().await["last_used_at"].is_string()).await;
         browser.press("All API keys").await;
         browser.find(&format!("{}/time[@datetime]", cell("Last used"))).await;
+        lacks(&browser, &signing_secret, "the list of API keys").await;
         browser.find(&format!("{}[normalize-space()='Required']", cell("Signatures"))).await;
     })
     .await;
@@ -174,85 +185,4 @@ async fn a_user_sets_and_clears_the_notice_of_a_wallet() {
         browser.find("//summary[normalize-space()='Notice of a low balance: none']").await;
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_counts_what_a_webhook_missed_and_replays_it() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let operator = node.user(setup.client.account_id, "operator").await;
-    let order = json!({"product_id": setup.product_id, "denomination": 10, "quantity": 1});
-    node.client(&setup.client, "POST", "/orders", order).await.data(201);
-    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
-    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
-    in_browser((1440, 1_400), true, |browser| async move {
-        enter(&node, &browser, &operator, &format!("/portal/webhooks/{webhook}")).await;
-        browser.press("Deliver again what failed or was missed").await;
-        browser.sees("There was no replay of this webhook yet.").await;
-        check(&browser, "no replays").await;
-        assert_eq!(browser.run("return isFollowed").await, true);
-        browser.fill("Since", "some day").await;
-        browser.press("Count the events").await;
-        browser.find("//*[@role='alert']").await;
-        browser.logs_refusal(400).await;
-        assert_eq!(browser.run("return isFollowed").await, false, "a refused page is not read again");
-        browser.fill("Since", "2026-01-01").await;
-        browser.click("//select[@id='only']/option[text()='Only what failed']").await;
-        browser.press("Count the events").await;
-        // The order is older than the webhook, so its event was never sent.
-        browser.sees("Nothing failed or was missed since then.").await;
-        browser.click("//select[@id='only'][option[@value='failed'][@selected]]/option[text()='Only what was never sent']").await;
-        browser.press("Count the events").await;
-        browser.sees("1 event").await;
-        check(&browser, "the count of a replay").await;
-        browser.press("Start the replay").await;
-        browser.sees("The replay has started.").await;
-        browser.sees("Running").await;
-        let examined = "UPDATE webhook_replays SET next_position = from_position + 40, until_position = from_position + 100";
-        sqlx::query(examined).execute(node.ledger.pool()).await.unwrap();
-        let replays = node.client(&setup.client, "GET", &format!("/webhooks/{webhook}/replays"), Value::Null).await.data(200);
-        assert_eq!(replays["replays"][0]["progress_percent"], 40);
-        browser.open(&format!("{}/portal/webhooks/{webhook}/replays", node.url())).await;
-        browser.find("//td[@data-name='Progress'][contains(., '40 %')]/progress[@value='40']").await;
-        check(&browser, "the replays").await;
-    })
-    .await;
-}
-
-/// Positions by which the end of the log is moved away: one call counts over less than half of them.
-const OTHERS: i64 = 1_200_000;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_count_over_a_long_log_goes_on_by_itself_or_by_a_button() {
-    let node = Node::start().await;
-    let setup = node.setup().await;
-    let operator = node.user(setup.client.account_id, "operator").await;
-    for _ in 0..2 {
-        place(&node, &setup).await;
-    }
-    let hook = json!({"name": "Shop", "url": "https://example.com/hook", "events": ["order.created"]});
-    let webhook = node.client(&setup.client, "POST", "/webhooks", hook).await.json()["id"].clone();
-    let path = format!("/portal/webhooks/{webhook}/replays");
-    let later = format!(
-        "UPDATE events SET position = position + {OTHERS} WHERE position >= (SELECT max(position) FROM events WHERE type = 'OrderPlaced');
-         UPDATE log_head SET position = position + {OTHERS}"
-    );
-    tamper(&mut node.admin().await, &later).await;
-    let (node, operator, path) = (&node, &operator, &path);
-    for scripts in [true, false] {
-        in_browser((1440, 1_400), scripts, |browser| async move {
-            enter(node, &browser, operator, path).await;
-            browser.fill("Since", "2026-01-01").await;
-            browser.press("Count the events").await;
-            if !scripts {
-                browser.sees("At least 1 event").await;
-                browser.sees("it has reached position 500001 of").await;
-                browser.press("Count further").await;
-                browser.press("Count further").await;
-            }
-            browser.sees("2 events").await;
-            assert!(!browser.text("//main").await.contains("At least"));
-        })
-        .await;
-    }
 }

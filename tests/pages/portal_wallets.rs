@@ -1,9 +1,14 @@
 //! Wallets, payouts, beneficiaries and events in the portal.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::join_all;
+use ledger_events::WalletId;
+use rewards_ledger::ledger::commands::FundWallet;
 use serde_json::json;
 
+use super::filters::read;
 use super::{check, in_browser, place, portal_orders};
+use crate::support::ledger::{money, run};
 use crate::support::node::{Node, PASSWORD};
 use crate::support::wait::until;
 
@@ -65,6 +70,29 @@ async fn an_owner_pays_a_new_beneficiary_and_finds_the_payout_in_the_statement()
         check(&browser, "a statement of a period").await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_statement_of_more_movements_than_a_page_has_shows_them_in_parts() {
+    // With the opening of the wallet, one more than a page has.
+    const FUNDINGS: usize = 100;
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let viewer = node.user(setup.client.account_id, "viewer").await;
+    let fund = |number: usize| {
+        let (wallet_id, reference) = (WalletId(setup.wallet_id), format!("FUND-{number}"));
+        run(&node.ledger, FundWallet { account_id: None, wallet_id, amount: money("1.00"), reference, note: None })
+    };
+    join_all((0..FUNDINGS).map(fund)).await;
+    let (opening, rows) = (format!("opening of {}", setup.wallet_id), |page: &str| page.matches("data-name=\"Balance\"").count());
+    let last = read(&node, &viewer.cookie, &format!("/portal/wallets/{}/statement?from=2020-01-01", setup.wallet_id)).await;
+    assert!(last.contains("Part 2 of 2: movements 2 to 101 of 101."), "{last}");
+    assert!(rows(&last) == FUNDINGS && !last.contains(&opening), "{last}");
+    let link = last.split("<a class=\"button\" href=\"").find(|rest| rest.contains("\">Part 1<")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let first = read(&node, &viewer.cookie, &link).await;
+    assert!(first.contains("Part 1 of 2: movement 1 of 101.") && first.contains(">Part 2<"), "{first}");
+    assert!(rows(&first) == 1 && first.contains(&opening), "{first}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use webhook_client::signature;
 
 use super::filters::read;
 use super::portal_orders::enter;
-use super::{check, in_browser};
+use super::{check, in_browser, lacks};
 use crate::support::node::{Node, PASSWORD};
 use crate::support::shop::{self, DEADLINE, receiver};
 
@@ -46,9 +46,11 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         browser.press("Create the webhook").await;
         browser.sees("it is never shown again").await;
         check(&browser, "the token of a webhook").await;
+        let token = browser.text("//dd//code").await;
         browser.press("To the webhook").await;
         browser.find("//h1[text()='Shop']").await;
         check(&browser, "a webhook").await;
+        lacks(&browser, &token, "the webhook").await;
         browser.press("Why did (didn't) I get this?").await;
         browser.fill("Order", &order.to_string()).await;
         browser.press("Explain").await;
@@ -59,6 +61,8 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         browser.sees("Sent.").await;
         check(&browser, "a delivery").await;
         browser.press("Webhooks").await;
+        browser.find("//h1[text()='Webhooks']").await;
+        lacks(&browser, &token, "the list of webhooks").await;
         browser.press("Shop").await;
         browser.press("Delete").await;
         browser.press("Delete the webhook").await;
@@ -169,6 +173,12 @@ async fn a_user_edits_switches_and_rotates_a_webhook_and_retries_a_delivery() {
         assert_ne!(token, hook["token"].as_str().unwrap());
         check(&browser, "a webhook's new token").await;
         browser.press("To the webhook").await;
+        browser.find("//h1[text()='Till']").await;
+        lacks(&browser, &token, "the webhook").await;
+        browser.press("Webhooks").await;
+        browser.find("//h1[text()='Webhooks']").await;
+        lacks(&browser, &token, "the list of webhooks").await;
+        browser.press("Till").await;
 
         browser.press("All deliveries of this webhook").await;
         browser.find("//h1[text()='Deliveries']").await;
@@ -234,9 +244,16 @@ async fn an_owner_rotates_a_signing_secret_and_deletes_a_beneficiary() {
         browser.press("Replace the signing secret").await;
         browser.find("//h1[text()='The new signing secret']").await;
         browser.sees("it is never shown again").await;
-        assert!(browser.text("//dd//code").await.len() >= 32);
+        let secret = browser.text("//dd//code").await;
+        assert!(secret.len() >= 32);
         assert_eq!(node.head().await, head + 1);
         check(&browser, "a new signing secret").await;
+        browser.press("All API keys").await;
+        browser.find("//h1[text()='API keys']").await;
+        lacks(&browser, &secret, "the list of API keys").await;
+        browser.click("//a[@aria-label='Rotate the signing secret of main']").await;
+        browser.find("//h1[text()='Rotate the signing secret?']").await;
+        lacks(&browser, &secret, "the next rotation").await;
 
         browser.open(&format!("{}/portal/beneficiaries/{}", node.url(), ada["id"])).await;
         browser.press("Delete this beneficiary").await;

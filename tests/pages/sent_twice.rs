@@ -49,6 +49,9 @@ async fn a_form_that_creates_a_secret_creates_one() {
         assert_eq!((good, status), (200, 409), "{path}");
         assert!(shown.contains("It is gone when you leave this page"), "{shown}");
         assert!(repeated.contains("This form was already sent") && repeated.contains(&format!("href=\"{path}\"")), "{repeated}");
+        let secrets: Vec<&str> = shown.split("data-copy=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(!secrets.is_empty() && secrets.iter().all(|secret| secret.len() >= 16), "{shown}");
+        assert!(!secrets.iter().any(|secret| repeated.contains(secret)), "{path} shows a secret twice");
         assert_eq!(node.head().await, head + 1, "{path}");
     }
 }

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use rewards_ledger::access::Role;
+use rewards_ledger::delivery::worker::Worker;
+use rewards_ledger::ledger::nodes;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use webhook_client::receiver::ReceiverResponse;
 
 use super::console::enter;
 use super::furnished::Furnished;
-use super::{check, in_browser};
+use super::{check, in_browser, place};
 use crate::support::node::Node;
-use crate::support::shop::{receiver, worker};
+use crate::support::shop::{DEADLINE, receiver, worker};
+use crate::support::wait::until_true;
 
 /// A page, the captions of its plots, and texts on it. The ids of the furnished node's things stand in braces.
 type Shown = (&'static str, &'static [&'static str], &'static [&'static str]);
@@ -107,6 +111,62 @@ fn between<'a>(text: &'a str, opening: &str, closing: &str) -> &'a str {
     text.split_once(opening).and_then(|(_, rest)| rest.split_once(closing)).map(|(found, _)| found).unwrap()
 }
 
+/// Returns the rows in the table of a plot.
+fn rows<'a>(page: &'a str, caption: &str) -> Vec<&'a str> {
+    let plot = between(page, &format!("<figcaption>{caption}</figcaption>"), "</figure>");
+    between(plot, "<tbody>", "</tbody>").split("<tr>").skip(1).collect()
+}
+
+/// Returns the figures in a row of the table of a plot. Some are links.
+fn figures(row: &str) -> Vec<usize> {
+    let cells = row.split("<td class=\"number\"").skip(1).map(|cell| cell.split("</td>").next().unwrap());
+    let text = |cell: &str| {
+        let mut texts = cell.split('>').skip(1).map(|text| text.split('<').next().unwrap());
+        texts.find(|text| !text.is_empty()).unwrap().parse().unwrap()
+    };
+    cells.map(text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_attempts_of_a_worker_are_plotted_by_minute() {
+    let node = Node::start().await;
+    let setup = node.setup().await;
+    let (receiver, _arrived) =
+        receiver(|received| ReceiverResponse::Status(if received.path == "/bad" { 500 } else { 200 })).await;
+    for path in ["good", "bad"] {
+        let hook = json!({"name": path, "url": format!("{}/{path}", receiver.url()), "events": ["order.created"]});
+        assert_eq!(node.client(&setup.client, "POST", "/webhooks", hook).await.status, 201);
+        place(&node, &setup).await;
+    }
+    node.project().await;
+    // The first order has one webhook, and the second one has two.
+    let worker = Worker { metrics: node.metrics.clone(), ..worker(&node.options, &receiver, DEADLINE) };
+    let round = worker.once().await.unwrap();
+    assert_eq!((round.delivered, round.failed), (2, 1));
+    // The first heartbeat of the node has all minutes up to now.
+    let stop = CancellationToken::new();
+    let me = nodes::Me::starting(vec!["worker".to_owned()]);
+    let beats = tokio::spawn(nodes::run(me, node.ledger.clone(), node.metrics.clone(), stop.clone()));
+    until_true("the node has beaten", node.ledger.pool(), "SELECT EXISTS (SELECT FROM nodes)").await;
+    stop.cancel();
+    beats.await.unwrap();
+
+    let auditor = node.console_user(Role::Auditor).await;
+    let request = reqwest::Client::new().get(format!("{}/console/operations", node.url())).header("Cookie", &auditor.cookie);
+    let page = request.send().await.unwrap().text().await.unwrap();
+    let (attempts, times) = ("Delivery attempts by minute", "Response time by minute, in milliseconds");
+    assert!(plots(&page).starts_with(&["Requests and events by minute", attempts, times]), "{page}");
+    let [delivered, failed] = [0, 1].map(|column| rows(&page, attempts).iter().map(|row| figures(row)[column]).sum::<usize>());
+    assert_eq!((delivered, failed), (2, 1));
+    // The API has the same times, of the minutes in which something was counted.
+    let minutes = node.operator("GET", "/operations", Value::Null).await.data(200)["minutes"].take();
+    let count = |minute: &Value, name: &str| minute[name].as_u64().unwrap_or_default() as usize;
+    let expected =
+        minutes.as_array().unwrap().iter().map(|minute| ["average_ms", "longest_ms"].map(|name| count(minute, name)).to_vec());
+    let shown = rows(&page, times).into_iter().map(figures);
+    assert_eq!(shown.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_attempts_of_a_day_lead_to_these_attempts() {
     let furnished = Furnished::start().await;
@@ -116,10 +176,8 @@ async fn the_attempts_of_a_day_lead_to_these_attempts() {
         request.send().await.unwrap().text().await.unwrap()
     };
     let operations = page("/console/operations").await;
-    let row =
-        between(between(&operations, "Delivery attempts of all nodes by day</figcaption>", "</figure>"), "<tbody>", "</tr>");
-    let figures: Vec<usize> =
-        row.split("<td class=\"number\">").skip(1).map(|cell| cell.split('<').next().unwrap().parse().unwrap()).collect();
+    let row = rows(&operations, "Delivery attempts of all nodes by day")[0];
+    let figures = figures(row);
     assert!(figures.iter().sum::<usize>() > 0, "{row}");
     let target = between(row, "<a href=\"", "\"");
     for (figure, outcome) in figures.iter().zip(["delivered", "failed"]) {

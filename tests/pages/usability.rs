@@ -262,6 +262,54 @@ async fn the_picture_of_a_product_is_shown() {
     .await;
 }
 
+/// Returns the relative luminance (WCAG 2.2) of what stands behind the heading and the navigation of a page, and of their text:
+/// `[[ground, text], [ground, text]]`.
+const LUMINANCES: &str = "const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const ground = (one) => {
+        const colour = getComputedStyle(one).backgroundColor;
+        if (numbers(colour)[3] !== 0) return colour;
+        // A root without a background counts as white.
+        return one.parentElement ? ground(one.parentElement) : 'rgb(255, 255, 255)';
+    };
+    const luminance = (colour) => {
+        const linear = (value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+        const [red, green, blue] = numbers(colour).map((value) => linear(value / 255));
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    return ['main h1', '.side a'].map((name) => {
+        const one = document.querySelector(name);
+        return [luminance(ground(one)), luminance(getComputedStyle(one).color)];
+    })";
+
+/// Opens a page, and shows it in light and in dark. Checks that its ground is what the viewer prefers, and that text stands out.
+async fn is_light_or_dark(browser: &Browser, url: &str) {
+    browser.open(url).await;
+    for scheme in ["light", "dark"] {
+        browser.prefer("prefers-color-scheme", scheme).await;
+        let shown: Vec<[f64; 2]> = serde_json::from_value(browser.run(LUMINANCES).await).unwrap();
+        for [ground, text] in shown {
+            let is_preferred = if scheme == "light" { ground > 0.8 } else { ground < 0.1 };
+            assert!(is_preferred, "{url} in {scheme} has a ground of luminance {ground}");
+            let contrast = (ground.max(text) + 0.05) / (ground.min(text) + 0.05);
+            assert!(contrast >= 4.5, "{url} in {scheme} has a text of contrast {contrast}");
+        }
+    }
+    browser.prefer("prefers-color-scheme", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_light_or_dark_as_the_viewer_prefers() {
+    let (node, owner, _) = with_orders().await;
+    in_browser((1440, 1_600), true, |browser| async move {
+        enter(&browser, &node, &owner, "/portal/orders").await;
+        browser.find("//h1[text()='Orders']").await;
+        is_light_or_dark(&browser, &format!("{}/portal/orders", node.url())).await;
+        super::console::enter(&node, &browser, Role::Auditor).await;
+        is_light_or_dark(&browser, &format!("{}/console/orders", node.url())).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_prints_without_what_is_for_the_screen() {
     let (node, owner, _) = with_orders().await;

@@ -3,24 +3,12 @@
 use rewards_ledger::access::Role;
 use serde_json::json;
 
-use super::crawl::attributes;
+use super::crawl::{MAX_BYTES, loaded};
 use crate::api::images::noise;
 use crate::support::node::{Node, product};
 
-/// Largest page with its style sheet, script and pictures, in bytes.
-const MAX_BYTES: usize = 200_000;
 /// Number of products on a page of the catalogue.
 const PRODUCTS: usize = 24;
-
-/// Returns the addresses that a page loads: of its pictures and its script, and of the links of its head.
-fn loaded(page: &str) -> Vec<String> {
-    let head = page.split("</head>").next().unwrap();
-    let links = head.split("<link").skip(1).flat_map(|link| attributes(link.split('>').next().unwrap(), "href"));
-    let mut loaded: Vec<String> = attributes(page, "src").into_iter().chain(links).collect();
-    loaded.sort();
-    loaded.dedup();
-    loaded
-}
 
 /// Reads a page with everything that it loads. Returns its whole size, and the sizes of its pictures.
 async fn weigh(node: &Node, cookie: &str, path: &str) -> (usize, Vec<usize>) {

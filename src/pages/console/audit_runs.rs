@@ -252,7 +252,12 @@ fn rows(runs: &[Run]) -> Markup {
             html! { (run.starter()) },
             html! { (run.host) },
             time_or_none(run.ended_at),
-            html! { (grouped(&run.found.to_string())) },
+            html! {
+                @match run.found {
+                    0 => "0",
+                    found => a href={ "/console/audit-runs/" (run.id) } { (grouped(&found.to_string())) },
+                }
+            },
             badge(&run.status),
         ]
     };

@@ -168,15 +168,17 @@ fn rows(shard: &str, erasures: &[Erasure]) -> Markup {
         ("Left", false),
     ];
     let row = |erasure: &Erasure| {
+        let event = format!("/console/events/{shard}/{}", erasure.position);
+        let erased = |count: i64| html! { @if count > 0 { a href=(event) { (count) } } @else { "0" } };
         vec![
-            html! { a href={ "/console/events/" (shard) "/" (erasure.position) } { (time(erasure.recorded_at)) } },
+            html! { a href=(event) { (time(erasure.recorded_at)) } },
             html! { (subject(&erasure.subject)) @if let Some(line) = erasure.line { ", line " (line) } },
             html! { @match erasure.account_id { Some(id) => (account(id)), None => "–" } },
             html! { (actor(erasure)) @if let Some(reason) = &erasure.reason { div.quiet { (beginning(reason, MAX_LISTED)) } } },
-            html! { (erasure.texts) },
-            html! { (erasure.vouchers) },
-            html! { (erasure.responses) },
-            html! { (erasure.data_keys) },
+            erased(erasure.texts),
+            erased(erasure.vouchers),
+            erased(erasure.responses),
+            erased(erasure.data_keys),
             html! { @if erasure.is_complete { span class="badge good" { "Nothing" } } @else { span class="badge wait" { "More follows" } } },
         ]
     };
@@ -220,7 +222,8 @@ mod tests {
             "account_id": null, "reason": "<b>", "line": 17, "texts": 2, "vouchers": 0, "responses": 0, "data_keys": 0,
             "is_complete": false, "recorded_at": "2026-01-31T12:00:00Z"});
         let markup = rows("1", &[serde_json::from_value(erasure).unwrap()]).0;
-        for text in ["/console/events/1/9", "reconciliation/3", ", line 17", "Operator of the configuration", "More follows"] {
+        for text in ["/console/events/1/9\">2<", "reconciliation/3", ", line 17", "Operator of the configuration", "More follows"]
+        {
             assert!(markup.contains(text), "{text}: {markup}");
         }
         assert!(markup.contains("&lt;b&gt;") && !markup.contains("<b>"), "{markup}");

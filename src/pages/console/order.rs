@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::parts::{account, audit_of, is_admin, needs_admin, request};
 use crate::pages::call::Refusal;
-use crate::pages::form::{Form, Kind};
+use crate::pages::form::{Form, Kind, address};
 use crate::pages::outcome::{PageResult, file, redirect};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::layout;
@@ -29,6 +29,10 @@ const PLACES: Places = Places {
     request,
     moment: |order, position| {
         html! { ", " a href={ "/console/orders/" (order) "?as_of=" (position) } { "the order at position " (position) } }
+    },
+    readings: |order| {
+        let all = address("/console/audit", &[("subject", &format!("order/{order}")), ("type", "VouchersRevealed")]);
+        html! { a href=(all) { "All readings in the audit" } }
     },
 };
 

@@ -105,8 +105,8 @@ pub fn rows(caption: &str, orders: &[AccountOrder]) -> Markup {
             account(*account_id),
             time(order.created_at),
             html! { (order.product_name) },
-            html! { (order.quantity) },
-            money(&order.amount, &order.currency),
+            html! { a href={ "/console/orders/" (order.id) "#story" } { (order.quantity) } },
+            html! { a href={ "/console/transactions/" (order.transaction_id) } { (money(&order.amount, &order.currency)) } },
             badge(&order.status),
         ]
     };

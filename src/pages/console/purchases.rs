@@ -48,6 +48,11 @@ impl Purchase {
     fn is_open(&self) -> bool {
         self.status == "REQUESTED" || self.status == "PENDING"
     }
+
+    /// Returns the address of the purchase's events.
+    fn events(&self) -> String {
+        audit_of("subject", &format!("purchase/{}", self.id))
+    }
 }
 
 pub fn add(site: Site) -> Site {
@@ -111,6 +116,7 @@ fn rows(purchases: &[Purchase]) -> Markup {
         ("Status", false),
     ];
     let row = |purchase: &Purchase| {
+        let events = purchase.events();
         vec![
             html! { a href={ "/console/purchases/" (purchase.id) } { "Purchase " (purchase.id) } },
             time(purchase.requested_at),
@@ -118,9 +124,9 @@ fn rows(purchases: &[Purchase]) -> Markup {
             product(purchase),
             order(purchase),
             money(&purchase.denomination, &purchase.currency),
-            html! { (purchase.quantity) },
-            html! { (purchase.usable_vouchers) },
-            money(&purchase.spent, &purchase.currency),
+            html! { a href=(events) { (purchase.quantity) } },
+            html! { @if purchase.usable_vouchers > 0 { a href=(events) { (purchase.usable_vouchers) } } @else { "0" } },
+            html! { a href=(events) { (money(&purchase.spent, &purchase.currency)) } },
             html! { (badge(&purchase.status)) @if purchase.problem.is_some() { " " span.badge.wait { "Outcome unknown" } } },
         ]
     };
@@ -144,7 +150,7 @@ async fn show(visit: Visit) -> PageResult {
 async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
     let purchase: Purchase = visit.get(&format!("/admin/v1/purchases/{id}")).await?;
     let text = |text: &Option<String>| html! { (text.as_deref().unwrap_or("–")) };
-    let events = audit_of("subject", &format!("purchase/{id}"));
+    let events = purchase.events();
     let vouchers = |count: i32| html! { a href=(events) { (count) @if count == 1 { " voucher" } @else { " vouchers" } } };
     let body = html! {
         (layout::live(visit))
@@ -214,7 +220,8 @@ mod tests {
         let purchase: Purchase = serde_json::from_value(purchase).unwrap();
         assert!(purchase.is_open());
         let markup = rows(&[purchase]).0;
-        for part in ["/console/purchases/9", "/console/orders/42", "/console/products/7", "Outcome unknown"] {
+        let ordered = "/console/audit?subject=purchase%2F9\">3<";
+        for part in ["/console/purchases/9", "/console/orders/42", "/console/products/7", "Outcome unknown", ordered] {
             assert!(markup.contains(part), "{part}: {markup}");
         }
     }

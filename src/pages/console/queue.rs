@@ -136,7 +136,7 @@ fn rows(queued: &[Queued]) -> Markup {
                     order => a href={ "/console/orders/" (order) } { "Order " (order) },
                 }
             },
-            html! { (queued.attempt_count) },
+            html! { a href={ "/console/deliveries/" (queued.delivery_id) } { (queued.attempt_count) } },
             time(queued.next_attempt_at),
             html! { @if queued.is_in_flight { (badge("in_flight")) } @else { "–" } },
         ]

@@ -18,6 +18,24 @@ const SIZE: (u32, u32) = (720, 220);
 pub struct Series<'a> {
     pub name: &'a str,
     pub values: Vec<f64>,
+    /// Query that narrows the list of a label to the entries that the series counts, such as `outcome=failed`. It is empty if the
+    /// series counts the whole list, and `None` if its figures count no entries, such as amounts and durations.
+    pub counted: Option<&'static str>,
+}
+
+impl Series<'_> {
+    /// Renders the figure of a label in the table. A number of entries leads to them.
+    fn figure(&self, index: usize, label: &Label) -> Markup {
+        let value = self.values.get(index).copied().unwrap_or_default();
+        let target = self.counted.zip(label.target.as_deref()).filter(|_| value != 0.0);
+        html! {
+            @match target {
+                Some(("", list)) => a href=(list) { (value) },
+                Some((filter, list)) => a href={ (list) @if list.contains('?') { "&" } @else { "?" } (filter) } { (value) },
+                None => (value),
+            }
+        }
+    }
 }
 
 /// A label below the bars, such as a day, and the address of what its figures count.
@@ -70,7 +88,7 @@ pub fn bars_by(title: &str, kind: &str, unit: &str, labels: &[Label], series: &[
                     thead { tr { th scope="col" { (kind) } @for one in series { th.number scope="col" { (one.name) } } } }
                     tbody {
                         @for (index, label) in labels.iter().enumerate() {
-                            tr { th scope="row" { (label.render()) } @for one in series { td.number { (one.values.get(index).copied().unwrap_or_default()) } } }
+                            tr { th scope="row" { (label.render()) } @for one in series { td.number data-name=(one.name) { (one.figure(index, label)) } } }
                         }
                     }
                 }
@@ -147,17 +165,36 @@ mod tests {
     #[test]
     fn a_plot_has_its_figures_as_a_table() {
         let labels = [Label::of_day("2026-11-01", None), Label::of_day("2026-11-02", Some("/orders?from=2026-11-02".to_owned()))];
-        let markup = bars("Orders by day", "orders", &labels, &[Series { name: "Orders", values: vec![3.0, 0.0] }]).0;
-        assert!(markup.contains("<svg") && markup.contains("<td class=\"number\">3</td>"), "{markup}");
+        let orders = Series { name: "Orders", values: vec![3.0, 0.0], counted: None };
+        let markup = bars("Orders by day", "orders", &labels, &[orders]).0;
+        let figure = "<td class=\"number\" data-name=\"Orders\">3</td>";
+        assert!(markup.contains("<svg") && markup.contains(figure), "{markup}");
         assert!(!markup.contains("style="), "{markup}");
         assert!(markup.contains("<a href=\"/orders?from=2026-11-02\">11-02</a>"), "{markup}");
         assert!(markup.contains(">\n3\n<") || markup.contains(">3<"), "the axis counts in whole orders: {markup}");
     }
 
     #[test]
+    fn a_number_of_entries_leads_to_the_entries_of_its_series() {
+        let figure = |counted: Option<&'static str>, value: f64, target: Option<&str>| {
+            let label = Label { text: String::new(), at: None, target: target.map(ToOwned::to_owned) };
+            Series { name: "Failed", values: vec![value], counted }.figure(0, &label).0
+        };
+        let day = Some("/attempts?from=a");
+        assert_eq!(figure(Some(""), 3.0, day), "<a href=\"/attempts?from=a\">3</a>");
+        assert_eq!(figure(Some("outcome=failed"), 3.0, day), "<a href=\"/attempts?from=a&amp;outcome=failed\">3</a>");
+        assert_eq!(figure(Some("outcome=failed"), 3.0, Some("/attempts")), "<a href=\"/attempts?outcome=failed\">3</a>");
+        for alone in [figure(None, 3.0, day), figure(Some(""), 3.0, None)] {
+            assert_eq!(alone, "3");
+        }
+        assert_eq!(figure(Some(""), 0.0, day), "0");
+    }
+
+    #[test]
     fn the_axis_names_utc_and_the_table_has_times_for_the_zone_of_the_viewer() {
         let labels = [Label::of_minute(DateTime::<Utc>::UNIX_EPOCH, Some("/orders".to_owned()))];
-        let markup = bars_by("Orders by minute", "Minute", "orders", &labels, &[Series { name: "Orders", values: vec![3.0] }]).0;
+        let orders = Series { name: "Orders", values: vec![3.0], counted: None };
+        let markup = bars_by("Orders by minute", "Minute", "orders", &labels, &[orders]).0;
         let drawn = markup.split("</svg>").next().unwrap_or_default();
         assert!(drawn.contains("Minute (UTC)") && drawn.contains("00:00"), "{markup}");
         let linked = "<a href=\"/orders\"><time datetime=\"1970-01-01T00:00:00.000Z\" title=\"1970-01-01 00:00:00 UTC\">";

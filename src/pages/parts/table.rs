@@ -56,7 +56,7 @@ pub fn empty(text: &str, action: Option<(&str, &str)>) -> Markup {
 }
 
 /// Returns the address of another page of a list, with the query's other fields.
-fn page_link(path: &str, query: &Form, place: Option<(&str, &str)>) -> String {
+pub fn page_link(path: &str, query: &Form, place: Option<(&str, &str)>) -> String {
     let kept = query.pairs().iter().filter(|(name, value)| !["page", "before", "done"].contains(&&**name) && !value.is_empty());
     let mut encoded = url::form_urlencoded::Serializer::new(String::new());
     encoded.extend_pairs(kept.map(|(name, value)| (name.as_str(), value.as_str())).chain(place));

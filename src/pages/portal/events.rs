@@ -143,7 +143,11 @@ fn rows(events: &[Envelope]) -> Markup {
             html! { code { (event.event_type) } },
             about(event, order.as_ref()),
             event.data["status"].as_str().map_or_else(|| html! { "–" }, badge),
-            html! { @if let Some(order) = &order { (order.delivered_quantity) " of " (order.quantity) } @else { "–" } },
+            html! {
+                @if let Some(order) = &order {
+                    a href={ "/portal/orders/" (order.id) "#story" } { (order.delivered_quantity) " of " (order.quantity) }
+                } @else { "–" }
+            },
             html! { code { (event.event_id) } },
         ]
     };

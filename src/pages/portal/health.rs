@@ -63,12 +63,16 @@ pub fn plots(webhooks: &[Webhook], attempts: &Attempts) -> Markup {
         target: Some(attempts_of(webhook.id, days, "")),
     };
     let labels: Vec<Label> = totals.iter().map(label).collect();
-    let series = |name, value: fn(&AttemptTotal) -> i64| Series {
+    let series = |name, counted, value: fn(&AttemptTotal) -> i64| Series {
         name,
         values: totals.iter().map(|(_, total)| value(total) as f64).collect(),
+        counted,
     };
-    let outcomes = [series("Delivered", |total| total.delivered), series("Failed", |total| total.failed)];
-    let latency = [series("Average", |total| total.average_ms), series("Longest", |total| total.longest_ms)];
+    let outcomes = [
+        series("Delivered", Some("outcome=delivered"), |total| total.delivered),
+        series("Failed", Some("outcome=failed"), |total| total.failed),
+    ];
+    let latency = [series("Average", None, |total| total.average_ms), series("Longest", None, |total| total.longest_ms)];
     html! {
         p.quiet {
             "Attempts that ended in the last 7 days (UTC), from " (first) " to " (last) ". The page of a webhook has its attempts by day."
@@ -107,7 +111,7 @@ fn rows(totals: &[(&Webhook, AttemptTotal)], days: (&str, &str)) -> Markup {
         };
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            html! { (grouped(&total.attempts.to_string())) },
+            counted(total.attempts, ""),
             counted(total.delivered, "delivered"),
             counted(total.failed, "failed"),
             html! { (grouped(&total.average_ms.to_string())) },
@@ -139,7 +143,8 @@ mod tests {
         let markup = plots(&[webhook(1, "a"), webhook(2, "b")], &attempts(&[(2, 90_000), (1, 2)])).0;
         let days = "from=2026-01-30T00%3A00&amp;to=2026-01-31T23%3A59";
         let failed = |id: i64, count: &str| format!("/portal/webhooks/{id}/attempts?outcome=failed&amp;{days}\">{count}<");
-        for text in [failed(1, "2"), failed(2, &grouped("90000")), "from 2026-01-30 to 2026-01-31".to_owned()] {
+        let all = format!("/portal/webhooks/1/attempts?{days}\">2<");
+        for text in [all, failed(1, "2"), failed(2, &grouped("90000")), "from 2026-01-30 to 2026-01-31".to_owned()] {
             assert!(markup.contains(&text), "{text}: {markup}");
         }
     }

@@ -28,6 +28,7 @@ const PLACES: Places = Places {
     deliveries: "/portal/webhooks/deliveries",
     request: |id| html! { code { (id) } },
     moment: |_, _| html! {},
+    readings: |_| html! { "The operators of the service can list them all." },
 };
 
 /// A voucher, as `GET /api/v1/orders/:id/vouchers` returns it.

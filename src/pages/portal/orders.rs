@@ -104,8 +104,8 @@ pub fn rows(caption: &str, orders: &[Order]) -> Markup {
             html! { a href={ "/portal/orders/" (order.id) } { (order.reference_code) } },
             time(order.created_at),
             html! { (order.product_name) },
-            html! { (order.quantity) },
-            money(&order.amount, &order.currency),
+            html! { a href={ "/portal/orders/" (order.id) "#story" } { (order.quantity) } },
+            html! { a href={ "/portal/transactions/" (order.transaction_id) } { (money(&order.amount, &order.currency)) } },
             badge(&order.status),
         ]
     };

@@ -227,7 +227,7 @@ fn by_day(days: &[Day], wallets: &[Wallet], wanted: &str) -> Markup {
     currencies.sort_unstable();
     currencies.dedup();
     let (drawn, others) = divided(days, &currencies, wanted);
-    let orders = Series { name: "Orders", values: days.iter().map(|day| day.orders as f64).collect() };
+    let orders = Series { name: "Orders", values: days.iter().map(|day| day.orders as f64).collect(), counted: Some("") };
     let amount = |day: &Day, currency: &str, of: fn(&Spend) -> &str| {
         let spend = day.spend.iter().find(|spend| spend.currency == currency);
         spend.and_then(|spend| of(spend).parse().ok()).unwrap_or_default()
@@ -235,8 +235,8 @@ fn by_day(days: &[Day], wallets: &[Wallet], wanted: &str) -> Markup {
     let spend = |currency: &str| {
         let values = |of: fn(&Spend) -> &str| days.iter().map(|day| amount(day, currency, of)).collect();
         let series = [
-            Series { name: "Spent", values: values(|spend| &spend.spent) },
-            Series { name: "Refunded", values: values(|spend| &spend.refunded) },
+            Series { name: "Spent", values: values(|spend| &spend.spent), counted: None },
+            Series { name: "Refunded", values: values(|spend| &spend.refunded), counted: None },
         ];
         let wallet = wallets.iter().find(|wallet| wallet.currency == currency);
         let path = wallet.map_or("/portal/orders".to_owned(), |wallet| format!("/portal/wallets/{}", wallet.id));

@@ -117,7 +117,7 @@ fn rows(payouts: &[Payout], beneficiaries: &[Beneficiary]) -> Markup {
             time(payout.created_at),
             receiver(payout, beneficiary),
             html! { (payout.client_reference.as_deref().unwrap_or("–")) },
-            money(&payout.amount, &payout.currency),
+            of_payout("/portal", (payout.wallet_id, payout.id), &money(&payout.amount, &payout.currency)),
             badge(&payout.status),
         ]
     };

@@ -1,5 +1,7 @@
 //! The statement of a wallet for a period: on a page that can be printed, and as CSV.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use maud::{Markup, html};
 use poem::Response;
@@ -11,7 +13,7 @@ use crate::pages::form::{Form, address};
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
 use crate::pages::parts::period::{PERIOD, day_fields, period, rfc3339};
-use crate::pages::parts::values::{facts, money};
+use crate::pages::parts::values::{facts, grouped, money};
 use crate::pages::parts::zone::{ZONE, Zone};
 use crate::pages::parts::{layout, table};
 use crate::pages::shared::transaction::Transaction;
@@ -150,14 +152,37 @@ fn content(path: &str, form: &Form, statement: &Statement) -> Markup {
         ]))
         @if transactions.total == 0 { (table::empty("Nothing moved in this period.", None)) }
         @else {
-            @if transactions.pages > 1 {
-                p.notice.wait {
-                    "This is part " (transactions.page) " of " (transactions.pages) ", the latest movements being part 1. The sums include all "
-                    (transactions.total) " movements. Print the parts one by one, or download the CSV."
-                }
-            }
+            @if transactions.pages > 1 { (part(path, form, transactions)) }
             (transactions::rows("Movements of the period, oldest first", &transactions.items))
-            @if transactions.pages > 1 { (table::pager(transactions, path, form)) }
+        }
+    }
+}
+
+/// Says which part of a long statement the page shows, and links to the first, the neighbouring and the last part. Parts and
+/// movements are numbered from the oldest; the API's pages are numbered from the latest.
+fn part(path: &str, form: &Form, transactions: &List<Transaction>) -> Markup {
+    let List { items, page, pages, total } = transactions;
+    let number = (pages + 1).saturating_sub(*page);
+    let last = total.saturating_sub(page.saturating_sub(1).saturating_mul(MAX_ROWS as u64));
+    let first = (last + 1).saturating_sub(items.len() as u64);
+    let link = |part: u64| table::page_link(path, form, Some(("page", &(pages + 1 - part).to_string())));
+    // The next page of the API has the part before this one.
+    let rel = |part: u64| if part + 1 == number { Some("next") } else { (part == number + 1).then_some("prev") };
+    let count = |count: u64| grouped(&count.to_string());
+    let others = BTreeSet::from([1, number.saturating_sub(1), number + 1, *pages]);
+    html! {
+        p.notice.wait {
+            @match items.len() {
+                0 => "The statement has no such part.",
+                1 => { "Part " (number) " of " (pages) ": movement " (count(last)) " of " (count(*total)) "." }
+                _ => { "Part " (number) " of " (pages) ": movements " (count(first)) " to " (count(last)) " of " (count(*total)) "." }
+            }
+            " The sums include all movements. Print the parts one by one, or download the CSV."
+        }
+        nav.pager aria-label="Parts of the statement" {
+            @for part in others.into_iter().filter(|part| *part != number && (1..=*pages).contains(part)) {
+                a.button href=(link(part)) rel=[rel(part)] { "Part " (part) }
+            }
         }
     }
 }
@@ -201,7 +226,8 @@ mod tests {
         let statement = Statement { sums: serde_json::from_value(sums).unwrap(), transactions };
         let markup = content("/portal/wallets/3/statement", &Form::parse(b"from=2026-01-01"), &statement).0;
         assert!(markup.len() < 170_000, "{}", markup.len());
-        assert!(markup.contains("part 2 of 600") && markup.contains("from=2026-01-01&amp;page=3"), "{markup}");
+        assert!(markup.contains("Part 599 of 600: movements 59\u{202f}801 to 59\u{202f}900 of 60\u{202f}000."), "{markup}");
+        assert!(markup.contains("from=2026-01-01&amp;page=1\" rel=\"prev\">Part 600<"), "{markup}");
         assert!(markup.contains("/portal/wallets/3/statement.csv?from=2026-01-01\""), "a CSV has any length: {markup}");
         let categories = ["FUNDING", "ADJUSTMENT&amp;type=CREDIT", "ORDER_REFUND", "PAYOUT_REFUND"];
         for filter in categories.map(|category| format!("category={category}")).into_iter().chain(["type=DEBIT".to_owned()]) {
@@ -212,6 +238,43 @@ mod tests {
         for (name, last, amount) in [("Opening", "2025-12-31", "0.00"), ("Closing", "2026-01-31", "100.00")] {
             let link = format!("<a href=\"/portal/wallets/3?to={last}&amp;zone=Asia%2FTokyo\"><span class=\"money\">{amount} ");
             assert!(markup.contains(&format!("<dt>{name} balance</dt><dd>{link}")), "{name}: {markup}");
+        }
+    }
+
+    #[test]
+    fn a_long_statement_says_which_part_it_shows_and_leads_to_the_others() {
+        let shown = |page: u64, rows: usize, total: u64| {
+            let transaction = || crate::pages::shared::transaction::tests::transaction("FUNDING", None, "r");
+            let items = (0..rows).map(|_| transaction()).collect();
+            let list = List { items, page, pages: total.div_ceil(100), total };
+            let markup = part("/s", &Form::parse(b"from=2026-01-01&until=2026-01-31T12:00:00Z"), &list).0;
+            let links: Vec<String> = markup
+                .split("page=")
+                .skip(1)
+                .map(|rest| rest.split('<').next().unwrap().replace("\" rel=\"", " ").replace("\">", " "))
+                .collect();
+            (markup, links.join(", "))
+        };
+        for (page, rows, total, text, links) in [
+            (1, 100, 250, "Part 3 of 3: movements 151 to 250 of 250.", "3 Part 1, 2 next Part 2"),
+            (2, 100, 250, "Part 2 of 3: movements 51 to 150 of 250.", "3 next Part 1, 1 prev Part 3"),
+            (3, 50, 250, "Part 1 of 3: movements 1 to 50 of 250.", "2 prev Part 2, 1 Part 3"),
+            (2, 1, 101, "Part 1 of 2: movement 1 of 101.", "1 prev Part 2"),
+            (
+                4,
+                100,
+                1_000,
+                "Part 7 of 10: movements 601 to 700 of 1\u{202f}000.",
+                "10 Part 1, 5 next Part 6, 3 prev Part 8, 1 Part 10",
+            ),
+            (4, 0, 250, "The statement has no such part.", "3 prev Part 1, 1 Part 3"),
+        ] {
+            let (markup, found) = shown(page, rows, total);
+            assert!(
+                markup.contains(text) && markup.contains("from=2026-01-01&amp;until=2026-01-31T12%3A00%3A00Z&amp;page="),
+                "{markup}"
+            );
+            assert_eq!(found, links, "page {page} of {total}");
         }
     }
 

@@ -56,7 +56,7 @@ fn rows(wallets: &[Wallet]) -> Markup {
         vec![
             html! { a href={ "/portal/wallets/" (wallet.id) } { "Wallet " (wallet.id) } },
             html! { (wallet.currency) },
-            money(&wallet.balance, &wallet.currency),
+            html! { a href={ "/portal/wallets/" (wallet.id) } { (money(&wallet.balance, &wallet.currency)) } },
             time(wallet.updated_at),
             html! { a href={ "/portal/wallets/" (wallet.id) "/statement" } { "Statement of wallet " (wallet.id) } },
         ]

@@ -60,11 +60,18 @@ impl AttemptDays {
             return html! { p.quiet { "No attempts in the last " (days.len()) " days." } };
         };
         let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(target(&day.day)))).collect();
-        let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
-        let outcomes = [series("Delivered", |day| day.delivered), series("Failed", |day| day.failed)];
+        let series = |name, counted, value: fn(&Day) -> i64| Series {
+            name,
+            values: days.iter().map(|day| value(day) as f64).collect(),
+            counted,
+        };
+        let outcomes = [
+            series("Delivered", Some("outcome=delivered"), |day| day.delivered),
+            series("Failed", Some("outcome=failed"), |day| day.failed),
+        ];
         let latency = [
-            series("Average", |day| day.average_ms.unwrap_or_default()),
-            series("Longest", |day| day.longest_ms.unwrap_or_default()),
+            series("Average", None, |day| day.average_ms.unwrap_or_default()),
+            series("Longest", None, |day| day.longest_ms.unwrap_or_default()),
         ];
         html! {
             p.quiet {
@@ -110,7 +117,7 @@ mod tests {
         assert!(!none.contains("<svg") && none.contains("No attempts in the last 1 days."), "{none}");
         let some = plots(vec![day("2026-01-30", 0), day("2026-01-31", 2)]);
         let covered = "2 attempts ended in the last 2 days (UTC), from 2026-01-30 to 2026-01-31.";
-        for text in [covered, "/attempts?from=2026-01-31", ">01-31<", ">17<"] {
+        for text in [covered, "/attempts?from=2026-01-31&amp;outcome=delivered\">2<", ">01-31<", ">17<"] {
             assert!(some.contains(text), "{text}: {some}");
         }
     }

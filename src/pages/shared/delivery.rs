@@ -78,13 +78,14 @@ pub fn rows(
         ("Status", false),
     ];
     let row = |delivery: &Delivery| {
+        let leading = |text: Markup| html! { a href={ (path) "/" (delivery.id) } { (text) } };
         vec![
-            html! { a href={ (path) "/" (delivery.id) } { "Delivery " (delivery.id) } },
+            leading(html! { "Delivery " (delivery.id) }),
             time(delivery.created_at),
             html! { (delivery.event_type) },
             about(orders, delivery),
             webhook(delivery),
-            html! { (delivery.attempt_count) " of " (delivery.max_attempts) },
+            leading(html! { (delivery.attempt_count) " of " (delivery.max_attempts) }),
             number(delivery.response_status),
             badge(&delivery.status),
         ]

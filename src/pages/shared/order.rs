@@ -119,6 +119,7 @@ pub mod tests {
             deliveries: "",
             request: |_| html! {},
             moment: |_, _| html! {},
+            readings: |_| html! {},
         };
         let movement = |id: i64, category: &str| {
             let movement = json!({"id": id, "wallet_id": 2, "type": "CREDIT", "category": category, "amount": "20.00",

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::transaction::Transaction;
 use crate::pages::form::Form;
 use crate::pages::parts::timeline::{Place, Step, Tone, paged};
-use crate::pages::parts::values::money;
+use crate::pages::parts::values::{grouped, money};
 
 /// Addresses to which a story leads. Pages of clients and of operators have different ones.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub struct Places {
     pub request: fn(&str) -> Markup,
     /// Renders a link to the order (its id) as it was at a position of the log.
     pub moment: fn(i64, i64) -> Markup,
+    /// Says where all readings of the codes of an order (its id) are, for a story that leaves some out.
+    pub readings: fn(i64) -> Markup,
 }
 
 /// The history of an order, as the API returns it.
@@ -97,10 +99,15 @@ struct Retry {
 
 /// Renders the story. A long one is shown in part.
 pub fn time_line(story: &Story, places: &Places) -> Markup {
+    let (shown, count) = (story.entries.len() as u64, |count: u64| grouped(&count.to_string()));
     html! {
         (paged("What happened", steps(story, places), story.place.as_ref()))
         @if story.entries_left_out > 0 {
-            p.quiet { (story.entries_left_out) " further readings of the codes are recorded but not shown." }
+            p.quiet {
+                "The time line has " (count(shown)) " of " (count(shown + story.entries_left_out)) " events. " (count(story.entries_left_out))
+                " further readings of the codes are recorded but not shown: they came before the last 100. "
+                ((places.readings)(story.order_id))
+            }
         }
     }
 }
@@ -213,6 +220,7 @@ mod tests {
         deliveries: "/deliveries",
         request: |id| html! { "<" (id) ">" },
         moment: |order, position| html! { " order " (order) " at " (position) },
+        readings: |order| html! { a href={ "/readings/" (order) } { "All readings" } },
     };
 
     fn story() -> Story {
@@ -269,6 +277,18 @@ mod tests {
         assert!(markup.contains("href=\"/wallets/2\"") && markup.contains("href=\"/deliveries/4\""), "{markup}");
         assert_eq!(markup.matches("order 3 at 17").count(), 1, "{markup}");
         assert!(markup.contains("−10.00") && markup.contains("2 further readings"), "{markup}");
+    }
+
+    #[test]
+    fn a_story_that_leaves_readings_out_says_so_and_leads_to_them() {
+        let mut story = story();
+        story.entries_left_out = 30;
+        let markup = time_line(&story, &PLACES).0;
+        let note = "has 2 of 32 events. 30 further readings of the codes are recorded but not shown";
+        assert!(markup.contains(note) && markup.contains("<a href=\"/readings/3\">All readings</a>"), "{markup}");
+        story.entries_left_out = 0;
+        let markup = time_line(&story, &PLACES).0;
+        assert!(!markup.contains("further readings") && !markup.contains("/readings/"), "{markup}");
     }
 
     #[test]

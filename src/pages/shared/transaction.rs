@@ -73,13 +73,9 @@ pub fn choices(fields: &Filled<'_>) -> Markup {
     }
 }
 
-/// A table of transactions. `number` and `cause` render a transaction's number and what it is due to, with their links.
-pub fn rows(
-    caption: &str,
-    transactions: &[Transaction],
-    number: impl Fn(&Transaction) -> Markup,
-    cause: impl Fn(&Transaction) -> Markup,
-) -> Markup {
+/// A table of transactions. The number, the amount and the balance of each lead to its page below `pages`, and its cause to the
+/// order or the payout.
+pub fn rows(caption: &str, transactions: &[Transaction], pages: &str) -> Markup {
     let columns = [
         ("Transaction", false),
         ("Time", false),
@@ -90,14 +86,15 @@ pub fn rows(
         ("Balance", true),
     ];
     let row = |transaction: &Transaction| {
+        let leading = |text: Markup| html! { a href={ (pages) "/transactions/" (transaction.id) } { (text) } };
         vec![
-            number(transaction),
+            leading(html! { (transaction.id) }),
             time(transaction.created_at),
             badge(&transaction.category),
             html! { (transaction.description) },
-            cause(transaction),
-            money(&transaction.signed_amount(), &transaction.currency),
-            money(&transaction.balance_after, &transaction.currency),
+            transaction.cause(pages).unwrap_or_else(|| html! { "–" }),
+            leading(money(&transaction.signed_amount(), &transaction.currency)),
+            leading(money(&transaction.balance_after, &transaction.currency)),
         ]
     };
     table::table(caption, &columns, &transactions.iter().map(row).collect::<Vec<_>>())

@@ -90,7 +90,7 @@ pub fn rows(wallets: &[Wallet]) -> Markup {
         vec![
             html! { a href={ "/console/wallets/" (wallet.id) } { "Wallet " (wallet.id) } },
             html! { (wallet.currency) },
-            money(&wallet.balance, &wallet.currency),
+            html! { a href={ "/console/wallets/" (wallet.id) } { (money(&wallet.balance, &wallet.currency)) } },
             time(wallet.updated_at),
         ]
     };

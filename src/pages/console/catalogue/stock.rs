@@ -143,14 +143,16 @@ fn plot(product: i64, levels: &[Level], currency: &str) -> Markup {
     let text = |level: &Level| format!("{} {currency}", grouped(&level.denomination));
     let target = |level: &Level| Some(stocked::of_product(product, &level.denomination, ""));
     let labels: Vec<Label> = shown.iter().map(|level| Label { text: text(level), at: None, target: target(level) }).collect();
-    let series = |name: &'static str, count: fn(&Level) -> i64| Series {
+    let series = |name, counted, count: fn(&Level) -> i64| Series {
         name,
         values: shown.iter().map(|level| count(level) as f64).collect(),
+        counted,
     };
     let all = [
-        series("Available", |level| level.available),
-        series("Allocated to orders", |level| level.allocated),
-        series("Expired or voided", |level| level.expired + level.voided),
+        series("Available", Some("status=AVAILABLE"), |level| level.available),
+        series("Allocated to orders", Some("status=ALLOCATED"), |level| level.allocated),
+        // No list has the vouchers of two statuses. The table below leads to those of each.
+        series("Expired or voided", None, |level| level.expired + level.voided),
     ];
     html! {
         (bars_by("Vouchers by face value", "Face value", "vouchers", &labels, &all))

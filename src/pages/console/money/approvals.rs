@@ -144,7 +144,7 @@ fn rows(visit: &Visit, approvals: &[Approval]) -> Markup {
             html! { (approval.name()) },
             html! { a href={ "/console/accounts/" (approval.account_id) } { "Account " (approval.account_id) } },
             html! { (words(&approval.requested_by)) @if is_own(visit, approval) { " (you)" } },
-            money(&approval.amount, &approval.currency),
+            amount(approval),
             badge(&approval.status),
         ]
     };
@@ -179,17 +179,22 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
     Ok(layout::page(visit, &format!("Approval {id}"), &body))
 }
 
-fn known(approval: &Approval) -> Vec<(&'static str, Markup)> {
-    let text = |text: &Option<String>| html! { (text.as_deref().unwrap_or("–")) };
-    let note = if approval.action == "ADJUST" { "Reason" } else { "Note" };
+/// Renders the amount of an approval, which leads to the movement, or to the events if nothing has moved.
+fn amount(approval: &Approval) -> Markup {
     let behind = match approval.transaction_id {
         Some(transaction) => format!("/console/transactions/{transaction}"),
         None => audit_of("subject", &format!("approval/{}", approval.id)),
     };
+    html! { a href=(behind) { (money(&approval.amount, &approval.currency)) } }
+}
+
+fn known(approval: &Approval) -> Vec<(&'static str, Markup)> {
+    let text = |text: &Option<String>| html! { (text.as_deref().unwrap_or("–")) };
+    let note = if approval.action == "ADJUST" { "Reason" } else { "Note" };
     let mut known = vec![
         ("Status", badge(&approval.status)),
         ("Change", html! { (approval.name()) }),
-        ("Amount", html! { a href=(behind) { (money(&approval.amount, &approval.currency)) } }),
+        ("Amount", amount(approval)),
         ("Account", html! { a href={ "/console/accounts/" (approval.account_id) } { "Account " (approval.account_id) } }),
         ("Wallet", html! { a href={ "/console/wallets/" (approval.wallet_id) } { "Wallet " (approval.wallet_id) } }),
     ];

@@ -104,7 +104,9 @@ fn page(visit: &Visit, wallet: &Wallet, action: &str, form: &Markup, refusal: Op
     let body = html! {
         (layout::problem(refusal))
         div.figures {
-            (figure("Balance", &money(&wallet.balance, &wallet.currency)))
+            (figure("Balance", &html! {
+                a href={ "/console/wallets/" (wallet.id) } { (money(&wallet.balance, &wallet.currency)) }
+            }))
             (figure("Account", &html! { a href={ "/console/accounts/" (wallet.account_id) } { (wallet.account_id) } }))
         }
         @if may_move(visit) { (form) } @else { p.quiet { "To move money, you need the role finance." } }

@@ -99,7 +99,7 @@ fn rows(payouts: &[Payout]) -> Markup {
         ("Payout", false),
         ("Requested", false),
         ("Account", false),
-        ("Beneficiary", true),
+        ("Beneficiary", false),
         ("Client's reference", false),
         ("Amount", true),
         ("Status", false),
@@ -109,13 +109,19 @@ fn rows(payouts: &[Payout]) -> Markup {
             html! { a href={ "/console/payouts/" (payout.id) } { "Payout " (payout.id) } },
             time(payout.created_at),
             html! { a href={ "/console/accounts/" (payout.account_id) } { "Account " (payout.account_id) } },
-            html! { (payout.beneficiary_id) },
+            beneficiary(payout),
             html! { (payout.client_reference.as_deref().unwrap_or("–")) },
-            money(&payout.amount, &payout.currency),
+            of_payout("/console", (payout.wallet_id, payout.id), &money(&payout.amount, &payout.currency)),
             badge(&payout.status),
         ]
     };
     table::table("Payouts", &columns, &payouts.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Links to the payouts of a payout's beneficiary.
+fn beneficiary(payout: &Payout) -> Markup {
+    let id = payout.beneficiary_id;
+    html! { a href={ "/console/payouts?beneficiary_id=" (id) } { "Beneficiary " (id) } }
 }
 
 async fn show(visit: Visit) -> PageResult {
@@ -136,7 +142,7 @@ async fn one(visit: &Visit, id: i64, refusal: Option<&Refusal>) -> PageResult {
             ("Amount", of_payout("/console", (payout.wallet_id, id), &money(&payout.amount, &payout.currency))),
             ("Account", html! { a href={ "/console/accounts/" (payout.account_id) } { "Account " (payout.account_id) } }),
             ("Wallet", html! { a href={ "/console/wallets/" (payout.wallet_id) } { "Wallet " (payout.wallet_id) } }),
-            ("Beneficiary", html! { a href={ "/console/payouts?beneficiary_id=" (payout.beneficiary_id) } { "Beneficiary " (payout.beneficiary_id) } }),
+            ("Beneficiary", beneficiary(&payout)),
             ("Client's reference", html! { (payout.client_reference.as_deref().unwrap_or("–")) }),
             ("Requested", time(payout.created_at)),
             ("Settled", time_or_none(payout.settled_at)),

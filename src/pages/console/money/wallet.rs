@@ -94,7 +94,7 @@ fn page(
         @if let Some(movements) = movements {
             @if movements.items.is_empty() { (nothing(visit, &path)) }
             @else {
-                (transaction::rows("Movements", &movements.items, number, cause))
+                (transaction::rows("Movements", &movements.items, "/console"))
                 (table::pager(movements, &path, &visit.query))
             }
         }
@@ -108,11 +108,6 @@ fn nothing(visit: &Visit, path: &str) -> Markup {
         true => table::empty("Nothing has moved yet. Fund the wallet when money has come in for it.", None),
         false => table::empty("No movement matches these filters.", Some((path, "Show all movements"))),
     }
-}
-
-/// Renders the number of a movement, which leads to its event.
-fn number(movement: &Transaction) -> Markup {
-    html! { a href={ "/console/transactions/" (movement.id) } { (movement.id) } }
 }
 
 /// Links to what caused a movement.

@@ -173,22 +173,16 @@ struct Alert {
 
 /// Number at which the API stops to count a queue.
 const COUNTED: i64 = 10_001;
+/// Orders that fulfilment has not taken up.
+const PENDING_ORDERS: &str = "/console/orders?status=PENDING";
 
 pub fn add(site: Site) -> Site {
     site.get("/console/operations", show)
 }
 
-/// Shows the page. Each number leads to what it counts. The commands that wait lead nowhere, because they are not events yet.
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
     let state: Operations = visit.get("/admin/v1/operations").await?;
-    // A queue is counted up to a limit.
-    let sum = |value: fn(&Shard) -> i64, limit: i64| {
-        let sum: i64 = state.shards.iter().map(value).sum();
-        let is_limited = state.shards.iter().any(|shard| value(shard) >= limit);
-        html! { @if is_limited { "at least " } (grouped(&sum.to_string())) }
-    };
-    let leading = |value: fn(&Shard) -> i64, target: &str| html! { a href=(target) { (sum(value, COUNTED)) } };
     let body = html! {
         (layout::live(&visit))
         p.actions {
@@ -200,11 +194,26 @@ async fn show(visit: Visit) -> PageResult {
             a href="/console/log" { "Transparency log" }
             a href="/console/audit-runs" { "Verify and rebuild" }
         }
-        (alerts(&state))
-        div.figures {
+        (content(&state))
+    };
+    Ok(layout::page(&visit, "Operations", &body))
+}
+
+/// Renders the state. Each number leads to what it counts. The commands that wait lead nowhere, because they are not events yet.
+fn content(state: &Operations) -> Markup {
+    // A queue is counted up to a limit.
+    let sum = |value: fn(&Shard) -> i64, limit: i64| {
+        let sum: i64 = state.shards.iter().map(value).sum();
+        let is_limited = state.shards.iter().any(|shard| value(shard) >= limit);
+        html! { @if is_limited { "at least " } (grouped(&sum.to_string())) }
+    };
+    let leading = |value: fn(&Shard) -> i64, target: &str| html! { a href=(target) { (sum(value, COUNTED)) } };
+    html! {
+        (alerts(state))
+        div.figures #queues {
             (figure("Events", &html! { a href=(audit_of(&state.shards)) { (sum(|shard| shard.head, i64::MAX)) } }))
             (figure("Commands that wait", &sum(|shard| shard.waiting_commands, i64::MAX)))
-            (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, "/console/orders?status=PENDING")))
+            (figure("Orders to take up", &leading(|shard| shard.unqueued_orders, PENDING_ORDERS)))
             (figure("Orders without stock", &html! {
                 (sum(|shard| shard.out_of_stock_orders, COUNTED)) " "
                 small {
@@ -218,8 +227,8 @@ async fn show(visit: Visit) -> PageResult {
         }
         h2 #shards { "Shards" }
         (tables::shards(&state.shards))
-        (tables::projections(&state.shards))
-        h2 { "Throughput and latency" }
+        section #projections { (tables::projections(&state.shards)) }
+        h2 #throughput { "Throughput and latency" }
         (plots::minutes(&state.minutes))
         (plots::days(&state.days))
         h2 { "Hanging and failing endpoints" }
@@ -233,13 +242,12 @@ async fn show(visit: Visit) -> PageResult {
         @if state.replays.is_empty() { p.quiet { "No replay is running." } }
         @else { (replays::rows("Running replays", &state.replays, false)) }
         (erasures::unwiped(&state.unwiped_tables))
-        h2 { "Nodes" }
-        (tables::nodes(&state))
+        h2 #nodes { "Nodes" }
+        (tables::nodes(state))
         h2 { "Blocks and stock" }
-        (tables::blocks(&state))
+        (tables::blocks(state))
         section #low-stock { (tables::low_stock(&state.low_stock)) }
-    };
-    Ok(layout::page(&visit, "Operations", &body))
+    }
 }
 
 /// Returns the address of all events: the audit of the only shard, or the table of the shards, whose rows lead to their audits.
@@ -247,16 +255,45 @@ fn audit_of(shards: &[Shard]) -> String {
     if let [shard] = shards { parts::audit_of("shard_id", &shard.shard_id.to_string()) } else { "#shards".to_owned() }
 }
 
+/// Returns the address of what an alert of `deploy/alerts.yml` is about. A few alerts are about what only metrics show.
+fn cause_of(alert: &str) -> Option<&'static str> {
+    Some(match alert {
+        "LedgerTreeRefused" | "LedgerMasterKeyUnusable" | "LedgerLoopStalled" | "LedgerHandoversUnknown" | "LedgerDown" => {
+            "#nodes"
+        }
+        // The numbers of a shard lead to its own deliveries.
+        "LedgerDeliveryMissing" | "LedgerDeliveryHealthUnknown" | "LedgerDeliveriesPile" | "LedgerHeadAheadOfClock" => "#shards",
+        "LedgerRequestsFail" => "#throughput",
+        "LedgerProjectionBehind" => "#projections",
+        // The orders without stock are in two lists, to which their figure leads.
+        "LedgerQueueFills" | "LedgerOutOfStock" => "#queues",
+        "LedgerOrdersWait" => PENDING_ORDERS,
+        "LedgerStockLow" => "#low-stock",
+        "LedgerSupplierFails" | "LedgerSupplierOverdue" => "/console/purchases",
+        _ => return None,
+    })
+}
+
+/// Renders an alert. Its summary leads to what it is about.
+fn alert(alert: &Alert) -> Markup {
+    html! {
+        div.notice .bad[alert.severity == "page"] .wait[alert.severity != "page"] {
+            p {
+                strong { (alert.name) } " "
+                @match cause_of(&alert.name) { Some(cause) => a href=(cause) { (alert.summary) }, None => (alert.summary) }
+            }
+        }
+    }
+}
+
 /// Renders the alerts that hold, the readiness of the node first.
 fn alerts(state: &Operations) -> Markup {
     html! {
         @if let Some(problem) = &state.node.problem {
-            div.notice.bad { p { strong { "This node is not ready. " } (problem) } }
+            div.notice.bad { p { strong { "This node is not ready. " } a href="#nodes" { (problem) } } }
         }
         section #alerts {
-            @for alert in &state.alerts {
-                div.notice .bad[alert.severity == "page"] .wait[alert.severity != "page"] { p { strong { (alert.name) } " " (alert.summary) } }
-            }
+            @for alert in &state.alerts { (self::alert(alert)) }
             @if state.alerts.is_empty() && state.node.problem.is_none() {
                 p.notice.good { "No condition of an alert holds, as far as this node and the database know." }
             }
@@ -267,4 +304,35 @@ fn alerts(state: &Operations) -> Markup {
 /// Renders a table, or a sentence if it has no rows.
 fn rows_or(nothing: &str, caption: &str, columns: &[table::Column], rows: &[Vec<Markup>]) -> Markup {
     html! { @if rows.is_empty() { p.quiet { (nothing) } } @else { (table::table(caption, columns, rows)) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Alerts about what only metrics show: the times of requests, the lock of the head, and jumps of a clock.
+    const OF_METRICS: [&str; 3] = ["LedgerClockJumped", "LedgerHeadHeld", "LedgerRequestsSlow"];
+
+    #[test]
+    fn each_alert_leads_to_what_it_is_about() {
+        let file = include_str!("../../../../deploy/alerts.yml");
+        let names: BTreeSet<&str> = file.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+        let without_place: Vec<&str> = names.iter().copied().filter(|name| cause_of(name).is_none()).collect();
+        assert_eq!((without_place.as_slice(), names.len() > 10), (OF_METRICS.as_slice(), true));
+        let empty = json!({"node": {"problem": null, "loops": []}, "nodes": [], "minutes": [], "connections": [], "signers": [],
+            "shards": [], "endpoints": [], "due_endpoints": [], "failed_endpoints": [], "days": [], "replays": [],
+            "unwiped_tables": [], "ip_block_count": 0, "ip_blocks": [], "low_stock": [], "alerts": []});
+        let page = content(&serde_json::from_value(empty).unwrap()).0;
+        for place in names.into_iter().filter_map(cause_of) {
+            let is_on = |id: &str| page.contains(&format!(" id=\"{id}\""));
+            assert!(place.strip_prefix('#').is_none_or(is_on), "{place}");
+        }
+        let low = Alert { name: "LedgerStockLow".to_owned(), severity: "warn".to_owned(), summary: "<b>".to_owned() };
+        let markup = alert(&low).0;
+        assert!(markup.contains("<a href=\"#low-stock\">&lt;b&gt;</a>") && markup.contains("notice wait"), "{markup}");
+    }
 }

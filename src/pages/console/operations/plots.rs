@@ -20,8 +20,12 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
         let at = minute.minute.format("%Y-%m-%dT%H:%M").to_string();
         Some(attempts::ended(&at, &at))
     });
-    let series =
-        |name, value: fn(&Minute) -> i64| Series { name, values: minutes.iter().map(|minute| value(minute) as f64).collect() };
+    // The counts of a node are those of the minute in which it reports them, so the heading of each row leads to the list.
+    let series = |name, value: fn(&Minute) -> i64| Series {
+        name,
+        values: minutes.iter().map(|minute| value(minute) as f64).collect(),
+        counted: None,
+    };
     let outcomes = [series("Delivered", |minute| minute.delivered_attempts), series("Failed", |minute| minute.failed_attempts)];
     let latency = [
         series("Average", |minute| minute.average_ms.unwrap_or_default()),
@@ -49,9 +53,17 @@ pub fn minutes(minutes: &[Minute]) -> Markup {
 pub fn days(days: &[Day]) -> Markup {
     let attempted = |day: &str| attempts::ended(&format!("{day}T00:00"), &format!("{day}T23:59"));
     let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(attempted(&day.day)))).collect();
-    let series = |name, value: fn(&Day) -> i64| Series { name, values: days.iter().map(|day| value(day) as f64).collect() };
-    let outcomes = [series("Delivered", |day| day.delivered), series("Failed", |day| day.attempts - day.delivered)];
-    let latency = [series("Average", |day| day.average_ms.unwrap_or_default()), series("Longest", |day| day.longest_ms)];
+    let series = |name, counted, value: fn(&Day) -> i64| Series {
+        name,
+        values: days.iter().map(|day| value(day) as f64).collect(),
+        counted,
+    };
+    let outcomes = [
+        series("Delivered", Some("outcome=delivered"), |day| day.delivered),
+        series("Failed", Some("outcome=failed"), |day| day.attempts - day.delivered),
+    ];
+    let latency =
+        [series("Average", None, |day| day.average_ms.unwrap_or_default()), series("Longest", None, |day| day.longest_ms)];
     html! {
         @if days.is_empty() { p.quiet { "No node has attempted a delivery in the last 14 days." } }
         @else {
@@ -92,7 +104,13 @@ mod tests {
         assert!(days(&[]).0.contains("No node"));
         let day = Day { day: "2026-01-31".to_owned(), attempts: 3, delivered: 1, average_ms: Some(17), longest_ms: 31 };
         let plots = days(&[day]).0;
-        for text in ["01-31", ">17<", ">31<", "/console/attempts?from=2026-01-31T00%3A00&amp;to=2026-01-31T23%3A59"] {
+        for text in [
+            "01-31",
+            ">17<",
+            ">31<",
+            "T23%3A59&amp;outcome=failed\">2<",
+            "/console/attempts?from=2026-01-31T00%3A00&amp;to=2026-01-31T23%3A59",
+        ] {
             assert!(plots.contains(text), "{plots}");
         }
     }

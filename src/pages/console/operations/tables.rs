@@ -85,7 +85,7 @@ pub fn shards(shards: &[Shard]) -> Markup {
     table::table("Shards and their deliveries", &columns, &shards.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Renders the lag of each projection.
+/// Renders the lag of each projection. The number of events behind leads to the first of them.
 pub fn projections(shards: &[Shard]) -> Markup {
     let columns =
         [("Projection", false), ("Shard", false), ("Position", true), ("Events behind", true), ("Oldest waits for", true)];
@@ -97,7 +97,11 @@ pub fn projections(shards: &[Shard]) -> Markup {
                 html! { (projection.name) },
                 html! { "Shard " (shard) },
                 position(shard, projection.position),
-                number(projection.behind),
+                html! {
+                    @if projection.behind > 0 {
+                        a href={ "/console/events/" (shard) "/" (projection.position + 1) } { (number(projection.behind)) }
+                    } @else { "0" }
+                },
                 seconds(projection.oldest_seconds),
             ]
         })
@@ -116,7 +120,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         ("Webhook", false),
         ("Account", false),
         ("Deliveries that wait", true),
-        ("Attempts so far", true),
+        ("Most attempts of a delivery", true),
         ("Next attempt", false),
         ("Latest attempt", false),
         ("Took", true),
@@ -127,7 +131,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
             html! { a href={ "/console/replays?webhook_id=" (endpoint.webhook_id) } { "Webhook " (endpoint.webhook_id) } },
             html! { a href={ "/console/accounts/" (endpoint.account_id) } { "Account " (endpoint.account_id) } },
             counted(endpoint.waiting, &deliveries_of_webhook(endpoint.webhook_id, "retries")),
-            html! { (endpoint.attempts) },
+            html! { a href=(deliveries_of_webhook(endpoint.webhook_id, "retries")) { (endpoint.attempts) } },
             time(endpoint.next_attempt_at),
             time_or_none(endpoint.attempted_at),
             html! { @match endpoint.response_time_ms { Some(took) => { (number(took)) " ms" }, None => "–" } },
@@ -316,6 +320,7 @@ mod tests {
         };
         let of_shard = std::slice::from_ref(&shard);
         assert!(shards(of_shard).0.contains("/console/events/1/9") && projections(of_shard).0.contains("/console/events/1/8"));
+        assert!(projections(of_shard).0.contains("<a href=\"/console/events/1/9\">1</a>"), "the first event that waits");
         assert!(shards(of_shard).0.contains("/console/queue?part=without_outcome&amp;shard_id=1"));
     }
 

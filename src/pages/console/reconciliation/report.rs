@@ -24,8 +24,8 @@ use crate::pages::visit::{Visit, corrected};
 
 /// Largest numbers of bytes that the rows of each table take on the page. The files have all of them.
 const MAX_DIFFERENCES: usize = 20_000;
-const MAX_DAYS: usize = 25_000;
-const MAX_STOCK: usize = 25_000;
+const MAX_DAYS: usize = 32_000;
+const MAX_STOCK: usize = 35_000;
 const MAX_WALLETS: usize = 25_000;
 /// Largest number of plots, one for each currency, and largest number of days in all of them.
 const MAX_PLOTS: usize = 3;
@@ -175,7 +175,7 @@ fn content(form: &Form, report: &Report) -> Markup {
             (table::empty("No wallet existed in this period, so nothing can be reconciled. An account's page opens one.", Some(("/console/accounts", "To the accounts"))))
         } @else { (currencies(&report.currencies, &report.wallets, form)) }
         (plots(form, report))
-        @if !report.days.is_empty() { h2 { "Days" } (days(form, &report.days)) }
+        @if !report.days.is_empty() { h2 { "Days" } (days(form, report)) }
         @if !report.stock.is_empty() {
             h2 #stock { "Voucher stock" }
             (stock::section(&report.stock, &report.stock_days, MAX_STOCK, form, |day| of_day(form, day)))
@@ -234,32 +234,48 @@ fn currencies(currencies: &[Currency], wallets: &[Wallet], form: &Form) -> Marku
         ("Closing", true),
     ];
     let row = |one: &Currency| {
-        let Moved { funding, debits, refunds, adjustments } = &one.moved;
-        // The API may have left out wallets.
-        let only = wallets::only_one(wallets, &one.currency).filter(|_| one.wallets == 1);
-        let events = |kind: &str| only.map_or_else(|| "#wallets".to_owned(), |wallet| wallet.events(kind, form));
-        let total = |amount: &str, target: &str| html! { a href=(target) { (money(amount, &one.currency)) } };
+        let period = (form.value("from"), form.value("to"));
+        let events = |kind: &str| only_wallet(one, wallets).map(|wallet| wallet.events(kind, period));
+        let total = |amount: &str| html! { a href="#wallets" { (money(amount, &one.currency)) } };
+        let [funding, debits, refunds, adjustments] =
+            moved(&one.moved, &one.currency, |kind| events(kind).unwrap_or_else(|| "#wallets".to_owned()));
         vec![
             html! { (one.currency) },
             html! { a href="#wallets" { (one.wallets) } },
-            total(&one.opening_balance, "#wallets"),
-            total(funding, &events("WalletFunded")),
-            total(debits, &events("WalletDebited")),
-            total(refunds, &events("WalletRefunded")),
-            total(adjustments, &events("WalletAdjusted")),
-            total(&one.closing_balance, "#wallets"),
+            total(&one.opening_balance),
+            funding,
+            debits,
+            refunds,
+            adjustments,
+            total(&one.closing_balance),
         ]
     };
     table::table("Totals by currency", &columns, &currencies.iter().map(row).collect::<Vec<_>>())
 }
 
-fn moved(moved: &Moved, currency: &str) -> [Markup; 4] {
-    [&moved.funding, &moved.debits, &moved.refunds, &moved.adjustments].map(|amount| money(amount, currency))
+/// Returns the wallet of a currency if it is the only one. The API may have left out wallets.
+fn only_wallet<'a>(currency: &Currency, wallets: &'a [Wallet]) -> Option<&'a Wallet> {
+    wallets::only_one(wallets, &currency.currency).filter(|_| currency.wallets == 1)
+}
+
+/// Renders the amounts that moved. `target` returns the address of the wallets' events of a type.
+fn moved(moved: &Moved, currency: &str, target: impl Fn(&str) -> String) -> [Markup; 4] {
+    let kinds = [
+        (&moved.funding, "WalletFunded"),
+        (&moved.debits, "WalletDebited"),
+        (&moved.refunds, "WalletRefunded"),
+        (&moved.adjustments, "WalletAdjusted"),
+    ];
+    kinds.map(|(amount, kind)| html! { a href=(target(kind)) { (money(amount, currency)) } })
 }
 
 /// Draws what came in and what went out, by day, for the first currencies in which anything moved.
 fn plots(form: &Form, report: &Report) -> Markup {
-    let number = |text: &String| text.parse::<f64>().unwrap_or_default();
+    let series = |name, days: &[&Day], amount: fn(&Moved) -> &str| Series {
+        name,
+        values: days.iter().map(|day| amount(&day.moved).parse::<f64>().unwrap_or_default()).collect(),
+        counted: None,
+    };
     let moved = |one: &&Currency| report.days.iter().any(|day| day.currency == one.currency);
     let moving: Vec<&Currency> = report.currencies.iter().filter(moved).collect();
     let (drawn, others) = moving.split_at(moving.len().min(MAX_PLOTS));
@@ -272,9 +288,9 @@ fn plots(form: &Form, report: &Report) -> Markup {
             @let labels: Vec<Label> = days.iter().map(|day| Label::of_day(&day.day, Some(of_day(form, &day.day)))).collect();
             @if !days.is_empty() {
                 (bars(&format!("Money by day in {}", one.currency), &one.currency, &labels, &[
-                    Series { name: "Funding", values: days.iter().map(|day| number(&day.moved.funding)).collect() },
-                    Series { name: "Debits", values: days.iter().map(|day| number(&day.moved.debits)).collect() },
-                    Series { name: "Refunds", values: days.iter().map(|day| number(&day.moved.refunds)).collect() },
+                    series("Funding", days, |moved| &moved.funding),
+                    series("Debits", days, |moved| &moved.debits),
+                    series("Refunds", days, |moved| &moved.refunds),
                 ]))
                 @if all > most { p.quiet { "The plot shows the first " (most) " of " (all) " days. The files have all of them." } }
             }
@@ -289,12 +305,19 @@ fn of_day(form: &Form, day: &str) -> String {
     format!("/console/reconciliation?from={day}&to={day}{}{account}", if account.is_empty() { "" } else { "&" })
 }
 
-fn days(form: &Form, days: &[Day]) -> Markup {
+/// Renders the days. Their amounts lead to the wallets of the day, whose sums lead to their movements. Those of a single wallet
+/// lead to its events.
+fn days(form: &Form, report: &Report) -> Markup {
+    let Report { days, currencies, wallets, .. } = report;
     let columns =
         [("Day", false), ("Currency", false), ("Funding", true), ("Debits", true), ("Refunds", true), ("Adjustments", true)];
     let row = |day: &Day| {
-        let mut row = vec![html! { a href=(of_day(form, &day.day)) { (day.day) } }, html! { (day.currency) }];
-        row.extend(moved(&day.moved, &day.currency));
+        let own = of_day(form, &day.day);
+        let currency = currencies.iter().find(|one| one.currency == day.currency);
+        let only = currency.and_then(|one| only_wallet(one, wallets));
+        let events = |kind: &str| only.map(|wallet| wallet.events(kind, (&day.day, &day.day)));
+        let mut row = vec![html! { a href=(own) { (day.day) } }, html! { (day.currency) }];
+        row.extend(moved(&day.moved, &day.currency, |kind| events(kind).unwrap_or_else(|| format!("{own}#wallets"))));
         row
     };
     let rows = table::fitting(days.iter().map(row), MAX_DAYS);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{Statement, may_decide};
 use crate::pages::call::{List, Refusal};
+use crate::pages::console::parts::audit_of;
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
@@ -130,12 +131,22 @@ fn rows(statements: &[Statement]) -> Markup {
             html! { a href={ "/console/bank-statements/" (statement.id) } { "Statement " (statement.id) } },
             html! { (statement.format) },
             html! { (statement.first_day) " to " (statement.last_day) },
-            html! { (statement.line_count) },
-            html! { (statement.decided_count) },
+            html! { a href={ "/console/bank-statements/" (statement.id) } { (statement.line_count) } },
+            html! {
+                @match statement.decided_count {
+                    0 => "0",
+                    decided => a href=(decisions(statement)) { (decided) },
+                }
+            },
             time(statement.created_at),
         ]
     };
     table::table("Bank statements", &columns, &statements.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Returns the address of the events of a statement, to which its decisions belong.
+fn decisions(statement: &Statement) -> String {
+    audit_of("subject", &format!("reconciliation/{}", statement.id))
 }
 
 fn form(fields: &Filled<'_>) -> Markup {

@@ -58,11 +58,10 @@ pub fn only_one<'a>(wallets: &'a [Wallet], currency: &str) -> Option<&'a Wallet>
 }
 
 impl Wallet {
-    /// Returns the address of the wallet's events of a type in the period of the form.
-    pub fn events(&self, kind: &str, form: &Form) -> String {
-        let [from, to] = ["from", "to"].map(|name| (name, form.value(name)));
+    /// Returns the address of the wallet's events of a type in a period, from its first to its last day.
+    pub fn events(&self, kind: &str, (from, to): (&str, &str)) -> String {
         let (shard, subject) = (self.shard_id.to_string(), format!("wallet/{}", self.wallet_id));
-        address("/console/audit", &[("type", kind), from, to, ("subject", &subject), ("shard_id", &shard)])
+        address("/console/audit", &[("type", kind), ("from", from), ("to", to), ("subject", &subject), ("shard_id", &shard)])
     }
 }
 
@@ -128,8 +127,8 @@ mod tests {
             serde_json::from_value(wallet).unwrap()
         };
         let wallets = [wallet(3, "USD"), wallet(4, "EUR"), wallet(5, "USD")];
-        let form = Form::parse(b"to=2026-01-31");
-        let found = ["EUR", "USD", "GBP"].map(|currency| Some(only_one(&wallets, currency)?.events("WalletFunded", &form)));
+        let period = ("", "2026-01-31");
+        let found = ["EUR", "USD", "GBP"].map(|currency| Some(only_one(&wallets, currency)?.events("WalletFunded", period)));
         let events = "/console/audit?type=WalletFunded&to=2026-01-31&subject=wallet%2F4&shard_id=2";
         assert_eq!(found, [Some(events.to_owned()), None, None]);
     }

@@ -89,7 +89,12 @@ pub fn render(priced: &Priced<'_>, wallets: &[Wallet], part: &Part) -> Markup {
             html! { (priced.lines.iter().filter(|(_, product, _)| product.currency == **currency).count()) },
             money(&total.to_string(), currency),
             html! { @if let Some(wallet) = wallet { a href={ "/portal/wallets/" (wallet.id) } { "Wallet " (wallet.id) } } @else { "–" } },
-            html! { @if let Some(wallet) = wallet { (money(&wallet.balance, currency)) } @else { "–" } },
+            html! {
+                @match wallet {
+                    Some(wallet) => a href={ "/portal/wallets/" (wallet.id) } { (money(&wallet.balance, currency)) },
+                    None => "–",
+                }
+            },
             missing(currency, *total, wallets).unwrap_or_else(|| html! { span.badge.good { "Yes" } }),
         ]
     };
