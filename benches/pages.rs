@@ -218,9 +218,10 @@ const NOTE: &str = "\
     deliveries to two webhooks, each with one attempt, and 2,500 of them wait for another one. It has 5,000 purchases from a supplier, \
     and a replay of 10,000 deliveries. Beside it, a thousand accounts have no orders. Every page is read 50 times over HTTP, one after \
     the other, by a user who is signed in. The target of every page is 50 ms at the median and 150 ms at the p95, and 200,000 bytes \
-    with its style sheet, script and pictures. It holds for the answers of forms, too: `POST /portal/orders/bulk` checks a bulk order \
-    of 1,000 lines. The exceptions are the counts of the events of a replay (`…/replays/count`), of which only the bytes have a \
-    target: each one searches up to 500,000 positions of the log, and the page asks for the next part. Each is made 10 times.";
+    with its style sheet, script and pictures. It holds for the check of a bulk order of 1,000 lines, `POST /portal/orders/bulk`, too. \
+    The exceptions are the counts of the events of a replay (`…/replays/count`), of which only the bytes have a target: each one \
+    searches up to 500,000 positions of the log, and the page asks for the next part. Each is made 10 times. The reconciliation \
+    that checks every event of a long period (`every_event=true`) is long work with a page of its progress, and is not measured.";
 
 /// Adds purchases from a supplier. Returns the id of the last one.
 const PURCHASES: &str = "WITH made AS (

@@ -31,7 +31,7 @@ const WITHOUT_EVENTS: [Named; 17] = [
     ("Limits in use", &["Used", "Left"]),
     // The place of an event in its stream, and the length of its proof.
     ("Events of the receipt", &["Version", "Hashes in the path"]),
-    // What a bank says. The row leads to the line.
+    // Amounts that a bank states. The row leads to the line.
     ("Lines of the statement", &["Amount"]),
     // The sum of two columns of the table below, each of which leads to its vouchers.
     ("Vouchers by face value", &["Expired or voided"]),
