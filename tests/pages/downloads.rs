@@ -40,35 +40,35 @@ async fn an_auditor_downloads_the_files_of_the_console() {
         let file = |name: &str| directory.path().join(name);
         enter(&node, &browser, Role::Auditor).await;
         browser.press("Reconciliation").await;
-        browser.press("Download as a spreadsheet").await;
+        browser.press_for_file("Download as a spreadsheet").await;
         let workbook = downloaded_as(directory.path(), ("reconciliation-", ".xlsx")).await;
         let sheets = workbook::sheets(&workbook);
         assert_eq!(sheets[1].column("currency"), ["EUR"], "{sheets:?}");
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let csv = String::from_utf8(downloaded_as(directory.path(), ("reconciliation-", ".csv")).await).unwrap();
         assert!(csv.contains("EUR") && csv.lines().count() > 1, "{csv}");
 
         browser.open(&format!("{}/console/bank-statements/{statement}", node.url())).await;
-        browser.press("Download as a spreadsheet").await;
+        browser.press_for_file("Download as a spreadsheet").await;
         let sheets = workbook::sheets(&downloaded_bytes(&file(&format!("matches-{statement}.xlsx"))).await);
         assert_eq!((sheets[0].column("status"), &*sheets[1].name), (vec!["MATCHED"], "Not in the statement"), "{sheets:?}");
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let csv = downloaded(&file(&format!("matches-{statement}.csv"))).await;
         assert!(csv.contains("MATCHED") && csv.contains("opening of"), "{csv}");
 
         browser.open(&format!("{}/console/wallets/{}", node.url(), setup.wallet_id)).await;
-        browser.press("Statement as CSV").await;
+        browser.press_for_file("Statement as CSV").await;
         let csv = downloaded(&file(&format!("statement-{}.csv", setup.wallet_id))).await;
         assert!(csv.contains("CLOSING_BALANCE") && csv.contains("990.00"), "{csv}");
 
         browser.open(&format!("{}/console/audit?type=OrderPlaced", node.url())).await;
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let csv = downloaded(&file("audit.csv")).await;
         assert!(csv.lines().count() == 2 && csv.contains(",OrderPlaced,"), "{csv}");
 
         browser.open(&format!("{}/console/orders/{order}", node.url())).await;
         browser.click("//summary[text()='Receipt']").await;
-        browser.press("Download the receipt").await;
+        browser.press_for_file("Download the receipt").await;
         let receipt: Value = serde_json::from_str(&downloaded(&file(&format!("receipt-{order}.json"))).await).unwrap();
         assert!(receipt["checkpoint"].is_string() && receipt["events"][0]["type"] == "OrderPlaced", "{receipt}");
     })
@@ -85,7 +85,7 @@ async fn a_viewer_downloads_a_statement() {
         browser.save_files_in(directory.path()).await;
         let path = format!("/portal/wallets/{}/statement", setup.wallet_id);
         portal_orders::enter(&browser, &node, &viewer, &path).await;
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let csv = downloaded(&directory.path().join(format!("statement-{}.csv", setup.wallet_id))).await;
         assert!(csv.contains("CLOSING_BALANCE") && csv.contains("1000.00"), "{csv}");
     })

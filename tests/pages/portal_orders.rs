@@ -158,7 +158,7 @@ async fn a_bulk_order_shows_its_progress_and_places_nothing_twice() {
         browser.press("Next lines").await;
         browser.sees("Entries 51 to 60 of 60.").await;
         assert_eq!(browser.run(links).await.as_array().unwrap().len(), 10);
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let csv = downloaded(&directory.path().join("bulk-results.csv")).await;
         let rows: Vec<&str> = csv.lines().collect();
         assert!(rows.len() == 61 && rows[59].contains(",basket-59,placed,") && rows[60].contains(",taken,refused,,"), "{csv}");
@@ -210,7 +210,7 @@ async fn voucher_codes_are_shown_and_downloaded_and_each_reading_is_audited() {
         browser.sees("card-1").await;
         check(&browser, "the codes of vouchers").await;
         for _ in 0..2 {
-            browser.press("Download the codes as CSV").await;
+            browser.press_for_file("Download the codes as CSV").await;
             let codes = downloaded(&downloads.path().join(format!("vouchers-{order}.csv"))).await;
             assert!(codes.contains("card-1") && codes.contains("card-2") && codes.lines().count() == 3, "{codes}");
         }
@@ -222,7 +222,7 @@ async fn voucher_codes_are_shown_and_downloaded_and_each_reading_is_audited() {
         browser.press("Back to the order").await;
         browser.sees("The codes of 2 units were read").await;
         browser.open(&format!("{}/portal/orders?status=DELIVERED", node.url())).await;
-        browser.press("Download as CSV").await;
+        browser.press_for_file("Download as CSV").await;
         let list = downloaded(&downloads.path().join("orders.csv")).await;
         assert!(list.lines().count() == 2 && list.contains(",'=1+1,DELIVERED,"), "{list}");
     })

@@ -54,6 +54,7 @@ async fn an_owner_sets_up_a_webhook_and_finds_out_why_an_event_is_missing() {
         browser.press("Why did (didn't) I get this?").await;
         browser.fill("Order", &order.to_string()).await;
         browser.press("Explain").await;
+        browser.find("//h1[text()=\"Why did (didn't) I get this?\"]").await;
         browser.sees("order.created").await;
         check(&browser, "an explanation").await;
         browser.press("Shop").await;

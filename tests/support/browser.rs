@@ -320,17 +320,41 @@ impl Browser {
         self.ask(&format!("{element}/value"), json!({"text": text})).await;
     }
 
-    /// Presses a button or follows a link, by its text.
+    /// Presses a button or follows a link, by its text, and waits for the page that it leads to, if it leads to one.
     ///
     /// The browser drops a click while a page has not been painted yet. As a person would, this function repeats a click
     /// that had no effect: the page is still the same one, and the element received no event.
     pub async fn press(&self, text: &str) {
+        self.press_once_painted(text).await;
+        if self.running.scripts {
+            let left = async {
+                while self.run("return Boolean(window.isLeft)").await == true {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(DEADLINE, left).await.unwrap_or_else(|_| panic!("{text} leads to no page"));
+        }
+    }
+
+    /// Presses a button or follows a link, by its text, whose answer is a file, so that the page stays.
+    pub async fn press_for_file(&self, text: &str) {
+        self.press_once_painted(text).await;
+    }
+
+    /// Clicks a button or a link until it receives the event. If its page is then about to be left, `window.isLeft` is set.
+    async fn press_once_painted(&self, text: &str) {
         let control = format!("//*[self::button or self::a or self::summary][normalize-space()=\"{text}\"]");
         if !self.running.scripts {
             return self.click(&control).await;
         }
-        let listen = "window.isClicked = false;
-            arguments[0].addEventListener('click', () => { window.isClicked = true; }, {capture: true, once: true})";
+        let listen = "window.isClicked = window.isLeft = false;
+            arguments[0].addEventListener('click', () => { window.isClicked = true; }, {capture: true, once: true});
+            const here = (url) => url.split('#')[0] === location.href.split('#')[0] && url.includes('#');
+            window.addEventListener('submit', (event) => { window.isLeft = !event.defaultPrevented; }, {once: true});
+            window.addEventListener('click', (event) => {
+                const link = event.target.closest('a[href]');
+                window.isLeft = Boolean(link) && !event.defaultPrevented && !link.target && !here(link.href);
+            }, {once: true})";
         loop {
             let element = self.find(&control).await;
             let reference = json!({ELEMENT: element.trim_start_matches("/element/")});
