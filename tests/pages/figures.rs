@@ -138,12 +138,11 @@ fn shown(page: &str) -> BTreeSet<i64> {
     page.match_indices("<span class=\"money\">").filter_map(|(at, _)| hundredths(&page[at..])).map(i64::abs).collect()
 }
 
-/// Pages that are read already, lists that are counted already, and amounts of pages, by address.
+/// Pages that are read already, and lists that are counted already, by address.
 #[derive(Default)]
 struct Known {
     pages: BTreeMap<String, String>,
     lists: BTreeMap<String, Option<u64>>,
-    amounts: BTreeMap<String, BTreeSet<i64>>,
 }
 
 impl Known {
@@ -231,10 +230,7 @@ async fn compare(furnished: &Furnished, cookie: &str, path: &str, page: &str, kn
         comparison.amounts += 1;
         let route = route_of(&routes, &target).map_or("", String::as_str);
         if SHOWING.contains(&route) {
-            if !known.amounts.contains_key(&target) {
-                known.amounts.insert(target.clone(), shown(&read(furnished, cookie, &target).await));
-            }
-            if !known.amounts[&target].contains(&amount.abs()) {
+            if !shown(known.page(furnished, cookie, &target).await).contains(&amount.abs()) {
                 comparison.wrong.insert(format!("{path}: {amount} hundredths lead to {target}, which does not show them"));
             }
             continue;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::parts::{is_admin, needs_admin};
 use crate::pages::call::Refusal;
 use crate::pages::outcome::{PageResult, redirect};
-use crate::pages::parts::values::{badge, copyable, facts, grouped, time, time_or_none, words};
+use crate::pages::parts::values::{badge, copyable, counted, facts, grouped, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::Visit;
@@ -252,12 +252,7 @@ fn rows(runs: &[Run]) -> Markup {
             html! { (run.starter()) },
             html! { (run.host) },
             time_or_none(run.ended_at),
-            html! {
-                @match run.found {
-                    0 => "0",
-                    found => a href={ "/console/audit-runs/" (run.id) } { (grouped(&found.to_string())) },
-                }
-            },
+            counted(run.found, &format!("/console/audit-runs/{}", run.id)),
             badge(&run.status),
         ]
     };

@@ -10,7 +10,7 @@ use crate::pages::call::Refusal;
 use crate::pages::form::Form;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{MAX_LISTED, beginning, grouped, time, time_or_none, words};
+use crate::pages::parts::values::{MAX_LISTED, beginning, counted, grouped, time, time_or_none, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -169,16 +169,15 @@ fn rows(shard: &str, erasures: &[Erasure]) -> Markup {
     ];
     let row = |erasure: &Erasure| {
         let event = format!("/console/events/{shard}/{}", erasure.position);
-        let erased = |count: i64| html! { @if count > 0 { a href=(event) { (count) } } @else { "0" } };
         vec![
             html! { a href=(event) { (time(erasure.recorded_at)) } },
             html! { (subject(&erasure.subject)) @if let Some(line) = erasure.line { ", line " (line) } },
             html! { @match erasure.account_id { Some(id) => (account(id)), None => "–" } },
             html! { (actor(erasure)) @if let Some(reason) = &erasure.reason { div.quiet { (beginning(reason, MAX_LISTED)) } } },
-            erased(erasure.texts),
-            erased(erasure.vouchers),
-            erased(erasure.responses),
-            erased(erasure.data_keys),
+            counted(erasure.texts, &event),
+            counted(erasure.vouchers, &event),
+            counted(erasure.responses, &event),
+            counted(erasure.data_keys, &event),
             html! { @if erasure.is_complete { span class="badge good" { "Nothing" } } @else { span class="badge wait" { "More follows" } } },
         ]
     };

@@ -11,7 +11,7 @@ use super::parts::{audit_of, is_admin, needs_admin};
 use crate::pages::call::{List, Refusal};
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{badge, copyable, facts, money, time, words};
+use crate::pages::parts::values::{badge, copyable, counted, facts, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -125,7 +125,7 @@ fn rows(purchases: &[Purchase]) -> Markup {
             order(purchase),
             money(&purchase.denomination, &purchase.currency),
             html! { a href=(events) { (purchase.quantity) } },
-            html! { @if purchase.usable_vouchers > 0 { a href=(events) { (purchase.usable_vouchers) } } @else { "0" } },
+            counted(purchase.usable_vouchers, &events),
             html! { a href=(events) { (money(&purchase.spent, &purchase.currency)) } },
             html! { (badge(&purchase.status)) @if purchase.problem.is_some() { " " span.badge.wait { "Outcome unknown" } } },
         ]

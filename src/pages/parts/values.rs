@@ -54,6 +54,12 @@ pub fn grouped(amount: &str) -> String {
     out + rest
 }
 
+/// A number that leads to what it counts. Nothing leads to nothing, so 0 is no link.
+pub fn counted(count: impl Into<i128>, target: &str) -> Markup {
+    let count = count.into();
+    html! { @if count == 0 { "0" } @else { a href=(target) { (grouped(&count.to_string())) } } }
+}
+
 /// A time. The server writes UTC; the script shows the viewer's time zone and keeps UTC as the title.
 pub fn time(at: DateTime<Utc>) -> Markup {
     let utc = at.format("%Y-%m-%d %H:%M:%S UTC").to_string();
@@ -103,6 +109,12 @@ mod tests {
         ] {
             assert_eq!(grouped(amount), shown);
         }
+    }
+
+    #[test]
+    fn a_number_leads_to_what_it_counts() {
+        assert_eq!(counted(1_234, "/x?a=1&b=2").0, "<a href=\"/x?a=1&amp;b=2\">1\u{202f}234</a>");
+        assert_eq!(counted(0_u64, "/x").0, "0");
     }
 
     #[test]

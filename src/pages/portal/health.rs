@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::pages::form::address;
 use crate::pages::parts::plot::{Label, Series, bars_by};
 use crate::pages::parts::table;
-use crate::pages::parts::values::grouped;
+use crate::pages::parts::values::{counted, grouped};
 use crate::pages::shared::attempt_days::{AttemptDays, AttemptTotal};
 use crate::pages::shared::deactivation::Deactivation;
 
@@ -106,14 +106,12 @@ fn rows(totals: &[(&Webhook, AttemptTotal)], days: (&str, &str)) -> Markup {
         ("Longest, ms", true),
     ];
     let row = |(webhook, total): &(&Webhook, AttemptTotal)| {
-        let counted = |count: i64, outcome: &str| {
-            html! { @if count > 0 { a href=(attempts_of(webhook.id, days, outcome)) { (grouped(&count.to_string())) } } @else { "0" } }
-        };
+        let ended = |count: i64, outcome: &str| counted(count, &attempts_of(webhook.id, days, outcome));
         vec![
             html! { a href={ "/portal/webhooks/" (webhook.id) } { (webhook.name) } " " span.quiet { "(" (webhook.id) ")" } },
-            counted(total.attempts, ""),
-            counted(total.delivered, "delivered"),
-            counted(total.failed, "failed"),
+            ended(total.attempts, ""),
+            ended(total.delivered, "delivered"),
+            ended(total.failed, "failed"),
             html! { (grouped(&total.average_ms.to_string())) },
             html! { (grouped(&total.longest_ms.to_string())) },
         ]

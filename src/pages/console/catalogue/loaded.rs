@@ -7,7 +7,7 @@ use poem::Response;
 use serde::Deserialize;
 
 use super::{Product, audit_of};
-use crate::pages::parts::values::figure;
+use crate::pages::parts::values::{counted, figure};
 use crate::pages::parts::{layout, table};
 use crate::pages::visit::Visit;
 
@@ -43,7 +43,7 @@ pub fn page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
         }
         div.figures {
             (figure("Added", &html! { a href=(audit_of(product.id, "VoucherStockLoaded")) { (loaded.accepted) } }))
-            (figure("Already there", &html! { @if loaded.duplicates > 0 { a href="#duplicates" { (loaded.duplicates) } } @else { "0" } }))
+            (figure("Already there", &counted(loaded.duplicates, "#duplicates")))
             (figure("Refused", &refused_below(loaded.rejected.len())))
         }
         @if !is_good { (refused_rows(&loaded.rejected)) }
@@ -58,7 +58,7 @@ pub fn page(visit: &Visit, product: &Product, loaded: &Loaded) -> Response {
 
 /// Renders the number of refused rows or vouchers, which leads to their table below.
 pub fn refused_below(count: usize) -> Markup {
-    html! { @if count > 0 { a href="#refused" { (count) } } @else { "0" } }
+    counted(count as u64, "#refused")
 }
 
 /// Lists the refused rows of an upload: the first ones in a table, and the further ones by their reason.

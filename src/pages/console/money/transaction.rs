@@ -1,9 +1,8 @@
 //! One movement of money, with the event that made it.
 
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::wallet::cause;
 use crate::pages::console::parts::{account, position};
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::layout;
@@ -44,4 +43,30 @@ async fn show(visit: Visit) -> PageResult {
         ("Event", html! { "Position " (position(shard_id, at)) " of shard " (shard_id) }),
     ]);
     Ok(layout::page(&visit, &format!("Transaction {}", transaction.id), &body))
+}
+
+/// Links to what caused a movement.
+fn cause(movement: &Transaction) -> Markup {
+    movement.cause("/console").unwrap_or_else(|| html! { "–" })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_movement_leads_to_its_cause() {
+        let movement = |category: &str, order_id: Option<i64>, reference: &str| {
+            let fields = json!({
+                "id": 1, "wallet_id": 2, "type": "DEBIT", "category": category, "amount": "5.00", "balance_after": "1.00", "currency": "EUR",
+                "order_id": order_id, "reference": reference, "description": "", "created_at": "2026-01-31T12:00:00Z"
+            });
+            cause(&serde_json::from_value(fields).unwrap()).0
+        };
+        assert!(movement("ORDER", Some(3), "ORD-3").contains("/console/orders/3"));
+        assert!(movement("PAYOUT_REFUND", None, "PAY-9").contains("/console/payouts/9"));
+        assert_eq!(movement("FUNDING", None, "PAY-9"), "–");
+    }
 }

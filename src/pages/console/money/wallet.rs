@@ -110,11 +110,6 @@ fn nothing(visit: &Visit, path: &str) -> Markup {
     }
 }
 
-/// Links to what caused a movement.
-pub(super) fn cause(movement: &Transaction) -> Markup {
-    movement.cause("/console").unwrap_or_else(|| html! { "–" })
-}
-
 /// Returns the chosen days as the query of a statement.
 fn between(days: &Form) -> Result<String, Refusal> {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -132,25 +127,4 @@ async fn download(visit: Visit) -> PageResult {
     let path = format!("/admin/v1/wallets/{id}/statement?{}", between(&visit.query)?);
     let csv = visit.body(&path, "text/csv").await?;
     Ok(file(&format!("statement-{id}.csv"), "text/csv; charset=utf-8; header=present", csv))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_movement_leads_to_its_cause() {
-        let movement = |category: &str, order_id: Option<i64>, reference: &str| {
-            let fields = json!({
-                "id": 1, "wallet_id": 2, "type": "DEBIT", "category": category, "amount": "5.00", "balance_after": "1.00", "currency": "EUR",
-                "order_id": order_id, "reference": reference, "description": "", "created_at": "2026-01-31T12:00:00Z"
-            });
-            cause(&serde_json::from_value(fields).unwrap()).0
-        };
-        assert!(movement("ORDER", Some(3), "ORD-3").contains("/console/orders/3"));
-        assert!(movement("PAYOUT_REFUND", None, "PAY-9").contains("/console/payouts/9"));
-        assert_eq!(movement("FUNDING", None, "PAY-9"), "–");
-    }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{DueEndpoint, Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
 use crate::pages::console::parts::{audit_of, deliveries_of_shard, deliveries_of_webhook, position};
 use crate::pages::parts::table;
-use crate::pages::parts::values::{badge, grouped, time, time_or_none};
+use crate::pages::parts::values::{self, badge, grouped, time, time_or_none};
 
 /// Number at which the API stops to count the deliveries of a webhook.
 const COUNTED: i64 = 1_000;
@@ -97,11 +97,7 @@ pub fn projections(shards: &[Shard]) -> Markup {
                 html! { (projection.name) },
                 html! { "Shard " (shard) },
                 position(shard, projection.position),
-                html! {
-                    @if projection.behind > 0 {
-                        a href={ "/console/events/" (shard) "/" (projection.position + 1) } { (number(projection.behind)) }
-                    } @else { "0" }
-                },
+                values::counted(projection.behind, &format!("/console/events/{shard}/{}", projection.position + 1)),
                 seconds(projection.oldest_seconds),
             ]
         })

@@ -235,10 +235,10 @@ fn currencies(currencies: &[Currency], wallets: &[Wallet], form: &Form) -> Marku
     ];
     let row = |one: &Currency| {
         let period = (form.value("from"), form.value("to"));
-        let events = |kind: &str| only_wallet(one, wallets).map(|wallet| wallet.events(kind, period));
+        let only = only_wallet(one, wallets);
+        let events = |kind: &str| only.map_or_else(|| "#wallets".to_owned(), |wallet| wallet.events(kind, period));
         let total = |amount: &str| html! { a href="#wallets" { (money(amount, &one.currency)) } };
-        let [funding, debits, refunds, adjustments] =
-            moved(&one.moved, &one.currency, |kind| events(kind).unwrap_or_else(|| "#wallets".to_owned()));
+        let [funding, debits, refunds, adjustments] = moved(&one.moved, &one.currency, events);
         vec![
             html! { (one.currency) },
             html! { a href="#wallets" { (one.wallets) } },
@@ -315,9 +315,10 @@ fn days(form: &Form, report: &Report) -> Markup {
         let own = of_day(form, &day.day);
         let currency = currencies.iter().find(|one| one.currency == day.currency);
         let only = currency.and_then(|one| only_wallet(one, wallets));
-        let events = |kind: &str| only.map(|wallet| wallet.events(kind, (&day.day, &day.day)));
+        let events =
+            |kind: &str| only.map_or_else(|| format!("{own}#wallets"), |wallet| wallet.events(kind, (&day.day, &day.day)));
         let mut row = vec![html! { a href=(own) { (day.day) } }, html! { (day.currency) }];
-        row.extend(moved(&day.moved, &day.currency, |kind| events(kind).unwrap_or_else(|| format!("{own}#wallets"))));
+        row.extend(moved(&day.moved, &day.currency, events));
         row
     };
     let rows = table::fitting(days.iter().map(row), MAX_DAYS);

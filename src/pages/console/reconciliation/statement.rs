@@ -10,7 +10,7 @@ use crate::pages::call::{List, Refusal};
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, file};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::{MAX_LISTED, badge, beginning, figure, money, time, words};
+use crate::pages::parts::values::{MAX_LISTED, badge, beginning, counted, figure, money, time, words};
 use crate::pages::parts::{layout, table};
 use crate::pages::site::Site;
 use crate::pages::visit::{Visit, corrected};
@@ -176,7 +176,7 @@ fn summary(visit: &Visit, matched: &Matched, path: &str) -> Markup {
             (figure("Matched", &leading(summary.matched, "MATCHED")))
             (figure("Ambiguous", &leading(summary.ambiguous, "AMBIGUOUS")))
             (figure("Unmatched", &leading(summary.unmatched, "UNMATCHED")))
-            (figure("Not in the statement", &html! { @if summary.missing > 0 { a href="#missing" { (summary.missing) } } @else { "0" } }))
+            (figure("Not in the statement", &counted(summary.missing, "#missing")))
         }
         @if summary.ambiguous > 0 {
             p.notice.wait {

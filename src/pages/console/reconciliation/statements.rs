@@ -11,7 +11,7 @@ use crate::pages::console::parts::audit_of;
 use crate::pages::form::Form;
 use crate::pages::outcome::{PageResult, redirect};
 use crate::pages::parts::fields::Filled;
-use crate::pages::parts::values::time;
+use crate::pages::parts::values::{counted, time};
 use crate::pages::parts::{layout, table};
 use crate::pages::progress::Work;
 use crate::pages::site::Site;
@@ -132,12 +132,7 @@ fn rows(statements: &[Statement]) -> Markup {
             html! { (statement.format) },
             html! { (statement.first_day) " to " (statement.last_day) },
             html! { a href={ "/console/bank-statements/" (statement.id) } { (statement.line_count) } },
-            html! {
-                @match statement.decided_count {
-                    0 => "0",
-                    decided => a href=(decisions(statement)) { (decided) },
-                }
-            },
+            counted(statement.decided_count, &decisions(statement)),
             time(statement.created_at),
         ]
     };
