@@ -1,5 +1,6 @@
 //! State and helpers that all handlers share.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
@@ -7,7 +8,7 @@ use ipnet::IpNet;
 use ledger_database::PgPool;
 use ledger_events::approval::ApprovalLimits;
 use ledger_events::catalogue::ProductImage;
-use ledger_events::{AccountId, Actor, Currency, Id, ProductId, ShardId};
+use ledger_events::{AccountId, Actor, Currency, ProductId, ShardId};
 use ledger_projections::accounts;
 use ledger_projections::page::{Listed as Rows, Page as RowPage};
 use poem::web::Data;
@@ -114,6 +115,15 @@ impl ApiState {
         if is_known { Ok(shard) } else { Err(ApiError::invalid("shard_id", "is not a shard of this ledger")) }
     }
 
+    /// Returns the shards that a list reads. A list of one account reads its shard, or none if the account is unknown.
+    pub async fn shards_of(&self, account: Option<AccountId>) -> Result<Vec<ShardId>, ApiError> {
+        let all: Vec<ShardId> = self.ledger.shards().collect();
+        match account {
+            Some(account) if all.len() > 1 => Ok(self.ledger.shard_of_account(account).await?.into_iter().collect()),
+            _ => Ok(all),
+        }
+    }
+
     /// Returns the URLs at which browsers reach the service's pages.
     pub fn origins(&self) -> Origins<'_> {
         Origins { portal: &self.public_url, console: &self.console_url }
@@ -200,18 +210,20 @@ pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
     if shards == 1 { rows_of(page) } else { rows_of(Page { page: 1, limit: page.offset() + page.limit }) }
 }
 
-/// Merges the rows read from each shard into the page. All shards take IDs from one sequence, so the highest IDs are the
-/// newest rows.
-pub fn newest<R, K: Id>(read: Vec<(ShardId, Vec<R>)>, page: Page, id: impl Fn(&R) -> K) -> Vec<(ShardId, R)> {
-    let shards = read.len();
-    let mut found: Vec<(ShardId, R)> =
-        read.into_iter().flat_map(|(shard, rows)| rows.into_iter().map(move |row| (shard, row))).collect();
-    if shards == 1 {
-        return found;
-    }
-    found.sort_by_key(|(_, row)| std::cmp::Reverse(id(row)));
+/// Merges the rows read from each shard into the page, newest first by their time. IDs tell nothing of the order between shards
+/// (`docs/decisions/0029-lists-over-shards.md`). Rows of one shard keep their order, so that each is on one page. Of rows with
+/// one time, those of the first shard come first.
+pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, at: impl Fn(&R) -> DateTime<Utc>) -> Vec<(ShardId, R)> {
+    let is_merged = read.len() != 1;
+    let mut shards: Vec<_> = read.into_iter().map(|(shard, rows)| (shard, rows.into_iter().peekable())).collect();
+    let merged = std::iter::from_fn(|| {
+        let next = shards.iter_mut().filter_map(|(shard, rows)| Some((at(rows.peek()?), Reverse(*shard), rows)));
+        let (_, Reverse(shard), rows) = next.max_by_key(|(at, shard, _)| (*at, *shard))?;
+        Some((shard, rows.next()?))
+    });
     let within = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    found.into_iter().skip(within(page.offset())).take(within(page.limit)).collect()
+    // The rows of a single shard are those of the page.
+    merged.skip(if is_merged { within(page.offset()) } else { 0 }).take(within(page.limit)).collect()
 }
 
 /// Converts a page of rows to a page of resources.
@@ -250,4 +262,35 @@ pub fn money(field: &str, amount: Decimal) -> Result<ledger_events::Money, ApiEr
 /// 400 naming the field `currency`, if the code is not supported.
 pub fn parsed_currency(text: &str) -> Result<Currency, ApiError> {
     text.parse().map_err(|problem: &str| ApiError::invalid("currency", problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_several_shards_are_in_the_order_of_their_times() {
+        let row = |second: i64, name: &'static str| (DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(second), name);
+        let read = || {
+            vec![
+                (1, vec![row(9, "a"), row(5, "b"), row(4, "c")]),
+                (2, vec![row(8, "d"), row(5, "e")]),
+                (3, vec![]),
+                // Two nodes wrote it: the IDs, by which it was read, are not in the order of time.
+                (4, vec![row(3, "f"), row(6, "g")]),
+            ]
+        };
+        let page = |page, limit| {
+            let rows = newest(read(), Page { page, limit }, |(at, _)| *at);
+            rows.into_iter().map(|(shard, (_, name))| (shard, name)).collect::<Vec<_>>()
+        };
+        let all = [(1, "a"), (2, "d"), (1, "b"), (2, "e"), (1, "c"), (4, "f"), (4, "g")];
+        assert_eq!(page(1, 100), all);
+        for limit in 1..=all.len() {
+            let pages = (1..=all.len()).flat_map(|number| page(number as u64, limit as u64));
+            assert_eq!(pages.collect::<Vec<_>>(), all, "{limit} rows a page");
+        }
+        let single = newest(vec![(2, vec!["x", "y"])], Page { page: 7, limit: 2 }, |_| DateTime::UNIX_EPOCH);
+        assert_eq!(single, [(2, "x"), (2, "y")], "a single shard reads the page itself");
+    }
 }

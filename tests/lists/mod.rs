@@ -1,6 +1,7 @@
 //! Pages and totals of long lists match the tables at every moment.
 
 mod pending;
+mod shards;
 mod statistics;
 mod tampered;
 

@@ -267,7 +267,7 @@ impl Approvals {
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
-        let found = newest(found, page, |approval: &approval::Approval| approval.id);
+        let found = newest(found, page, |approval: &approval::Approval| approval.created_at);
         let mut texts = Texts::new();
         for shard in shards {
             let of_shard = found.iter().filter(|(at, _)| *at == shard);

@@ -121,14 +121,14 @@ impl Orders {
             created_to: time("created_to", created_to.0)?,
             before: placed_order(&state, before.0.map(OrderId)).await?,
         };
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.shards_of(filter.account_id).await?;
         let (pool, mut found, mut total) = (state.read_pool(), Vec::new(), 0);
         for shard in &shards {
             let part = reader::list_orders(&pool, *shard, &filter, rows_of_each(page, shards.len())).await?;
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
-        let found = newest(found, page, |order: &order::Order| order.id);
+        let found = newest(found, page, |order: &order::Order| order.created_at);
         let mut texts = Texts::new();
         for shard in shards {
             let of_shard: Vec<order::Order> =

@@ -114,14 +114,14 @@ impl Payouts {
             created_from: time("created_from", created_from.0)?,
             created_to: time("created_to", created_to.0)?,
         };
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.shards_of(filter.account_id).await?;
         let (pool, mut found, mut total) = (state.read_pool(), Vec::new(), 0);
         for shard in &shards {
             let part = payouts::list(&pool, *shard, &filter, rows_of_each(page, shards.len())).await?;
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
-        let found = newest(found, page, |payout: &payout::Payout| payout.id);
+        let found = newest(found, page, |payout: &payout::Payout| payout.created_at);
         let mut texts = Texts::new();
         for shard in shards {
             let of_shard: Vec<payout::Payout> =

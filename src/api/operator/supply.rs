@@ -231,7 +231,7 @@ impl Supply {
             found.push((*shard, part.rows));
             total += u64::try_from(part.total).unwrap_or_default();
         }
-        let found = newest(found, page, |purchase: &Bought| purchase.id);
+        let found = newest(found, page, |purchase: &Bought| purchase.requested_at);
         let mut calls = HashMap::new();
         for shard in &shards {
             let ids: Vec<PurchaseId> = found.iter().filter(|(of, _)| of == shard).map(|(_, purchase)| purchase.id).collect();

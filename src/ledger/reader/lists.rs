@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::order::{Order, OrderStatus};
 use ledger_events::{AccountId, OrderId, Position, ShardId, TransactionId};
@@ -13,6 +13,9 @@ use ledger_projections::page::{Listed, Page, planned_snapshot};
 use ledger_projections::wallets::{self, Transaction, TransactionBounds, TransactionFilter};
 
 use super::{ReadError, Stored, first_at, head, select_events};
+
+/// Smallest difference between two times in the log.
+const RESOLUTION: TimeDelta = TimeDelta::milliseconds(1);
 
 /// Lists one page of orders, newest first, with the total.
 pub async fn list_orders(pool: &PgPool, shard: ShardId, filter: &OrderFilter, page: Page) -> Result<Listed<Order>, sqlx::Error> {
@@ -61,7 +64,12 @@ async fn bounds(conn: &mut PgConnection, shard: ShardId, filter: &OrderFilter) -
     let page_before = match filter.before {
         None => Position::MAX,
         Some(order) if order.shard == shard => order.position,
-        Some(order) => positions_between(conn, shard, None, Some(order.created_at)).await?.0.end,
+        Some(order) => {
+            // Of orders with one time, those of the first shard come first.
+            let is_later = shard > order.shard;
+            let before = if is_later { order.created_at + RESOLUTION } else { order.created_at };
+            positions_between(conn, shard, None, Some(before)).await?.0.end
+        }
     };
     Ok(ListBounds { placed, page_before, end })
 }

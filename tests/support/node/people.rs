@@ -117,13 +117,19 @@ impl Node {
         }
     }
 
-    pub async fn setup(&self) -> Setup {
-        let client = self.account("Acme").await;
-        let path = format!("/accounts/{}/wallets", client.account_id);
+    /// Opens a wallet with 1,000 EUR. Returns its id.
+    pub async fn wallet(&self, account_id: i64) -> i64 {
+        let path = format!("/accounts/{account_id}/wallets");
         let wallet = self.operator("POST", &path, json!({"currency": "EUR"})).await.data(201);
         let wallet_id = wallet["id"].as_i64().unwrap();
         let funding = json!({"amount": "1000.00", "reference": format!("opening of {wallet_id}")});
         self.operator("POST", &format!("/wallets/{wallet_id}/fund"), funding).await.data(201);
+        wallet_id
+    }
+
+    pub async fn setup(&self) -> Setup {
+        let client = self.account("Acme").await;
+        let wallet_id = self.wallet(client.account_id).await;
         let product = self.operator("POST", "/products", product("Acme Card")).await.data(201);
         let product_id = product["id"].as_i64().unwrap();
         let vouchers: Vec<Value> = (1..=3).map(|n| json!({"card_number": format!("card-{n}"), "pin": "pin-1"})).collect();
