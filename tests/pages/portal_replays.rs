@@ -89,6 +89,7 @@ async fn a_count_over_a_long_log_goes_on_by_itself_or_by_a_button() {
                 browser.sees("At least 1 event").await;
                 browser.sees("it has reached position 500001 of").await;
                 browser.press("Count further").await;
+                browser.sees("it has reached position 1000001 of").await;
                 browser.press("Count further").await;
             }
             browser.sees("2 events").await;

@@ -320,10 +320,8 @@ impl Browser {
         self.ask(&format!("{element}/value"), json!({"text": text})).await;
     }
 
-    /// Presses a button or follows a link, by its text, and waits for the page that it leads to, if it leads to one.
-    ///
-    /// The browser drops a click while a page has not been painted yet. As a person would, this function repeats a click
-    /// that had no effect: the page is still the same one, and the element received no event.
+    /// Presses a button or follows a link, by its text, and waits for the page that it leads to, if it leads to one. Without
+    /// scripts it does not wait: the caller looks for something that the next page alone shows.
     pub async fn press(&self, text: &str) {
         self.press_once_painted(text).await;
         if self.running.scripts {
@@ -341,7 +339,10 @@ impl Browser {
         self.press_once_painted(text).await;
     }
 
-    /// Clicks a button or a link until it receives the event. If its page is then about to be left, `window.isLeft` is set.
+    /// Clicks a button or a link. If its page is then about to be left, `window.isLeft` is set.
+    ///
+    /// The browser drops a click while a page has not been painted yet. As a person would, this function repeats a click
+    /// that had no effect: the page is still the same one, and the element received no event.
     async fn press_once_painted(&self, text: &str) {
         let control = format!("//*[self::button or self::a or self::summary][normalize-space()=\"{text}\"]");
         if !self.running.scripts {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{DueEndpoint, Endpoint, FailedEndpoint, KnownNode, LowStock, Operations, Shard, rows_or};
 use crate::pages::console::parts::{audit_of, deliveries_of_shard, deliveries_of_webhook, position};
 use crate::pages::parts::table;
-use crate::pages::parts::values::{self, badge, grouped, time, time_or_none};
+use crate::pages::parts::values::{badge, counted, grouped, time, time_or_none};
 
 /// Number at which the API stops to count the deliveries of a webhook.
 const COUNTED: i64 = 1_000;
@@ -27,7 +27,7 @@ fn leading(value: i64, target: &str) -> Markup {
 }
 
 /// Renders a number of a webhook's deliveries, which leads to them.
-fn counted(value: i64, target: &str) -> Markup {
+fn at_least(value: i64, target: &str) -> Markup {
     html! {
         a href=(target) {
             @if value >= COUNTED { "at least " }
@@ -97,7 +97,7 @@ pub fn projections(shards: &[Shard]) -> Markup {
                 html! { (projection.name) },
                 html! { "Shard " (shard) },
                 position(shard, projection.position),
-                values::counted(projection.behind, &format!("/console/events/{shard}/{}", projection.position + 1)),
+                counted(projection.behind, &format!("/console/events/{shard}/{}", projection.position + 1)),
                 seconds(projection.oldest_seconds),
             ]
         })
@@ -126,7 +126,7 @@ pub fn endpoints(endpoints: &[Endpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (endpoint.webhook_id) } { "Webhook " (endpoint.webhook_id) } },
             html! { a href={ "/console/accounts/" (endpoint.account_id) } { "Account " (endpoint.account_id) } },
-            counted(endpoint.waiting, &deliveries_of_webhook(endpoint.webhook_id, "retries")),
+            at_least(endpoint.waiting, &deliveries_of_webhook(endpoint.webhook_id, "retries")),
             html! { a href=(deliveries_of_webhook(endpoint.webhook_id, "retries")) { (endpoint.attempts) } },
             time(endpoint.next_attempt_at),
             time_or_none(endpoint.attempted_at),
@@ -151,7 +151,7 @@ pub fn due_endpoints(endpoints: &[DueEndpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            counted(due, &deliveries_of_webhook(webhook_id, "due")),
+            at_least(due, &deliveries_of_webhook(webhook_id, "due")),
         ]
     };
     let rows: Vec<_> = endpoints.iter().map(row).collect();
@@ -171,7 +171,7 @@ pub fn failed_endpoints(endpoints: &[FailedEndpoint]) -> Markup {
         vec![
             html! { a href={ "/console/replays?webhook_id=" (webhook_id) } { "Webhook " (webhook_id) } },
             html! { a href={ "/console/accounts/" (account_id) } { "Account " (account_id) } },
-            counted(failed_in_all, &failed_for_good(account_id, webhook_id)),
+            at_least(failed_in_all, &failed_for_good(account_id, webhook_id)),
             html! { a href=(deliveries_of_webhook(webhook_id, "failed_lately")) { @if is_cut { "at least " } (number(failed)) } },
             time(failed_at),
         ]
