@@ -2,7 +2,7 @@
 //! same Postgres in the same run:
 //!
 //! ```text
-//! cargo bench --bench growth            # ten million events, seven rounds; needs 40 GB of disk
+//! cargo bench --bench growth            # ten million events, seven rounds; needs 25 GB of disk
 //! cargo bench --bench growth -- quick   # a million events, two rounds
 //! ```
 
@@ -23,7 +23,7 @@ use rewards_ledger::export::{import, line};
 use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::reader::Stored;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection};
+use sqlx::Connection;
 use support::costs::{Cost, Meter};
 use support::load::{Client, Measured};
 use support::report::Report;
@@ -42,6 +42,10 @@ const CONNECTIONS: usize = 256;
 const PERIOD: Duration = Duration::from_secs(8);
 /// Time between two orders of the imported log.
 const BETWEEN_ORDERS: TimeDelta = TimeDelta::milliseconds(2_500);
+/// Actors, as the metadata of events have them.
+const OPERATOR: &str = r#"{"operator":1}"#;
+const CLIENT: &str = r#"{"credential":1}"#;
+const FULFILMENT: &str = r#""fulfilment""#;
 const FUNDS: i64 = 1_000_000_000;
 const PRICE: i64 = 10;
 
@@ -63,11 +67,21 @@ impl<W: Write> Exported<W> {
         Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(position.unsigned_abs()))
     }
 
-    /// Writes the next event. `cause` is the position of the event that caused it, within the same command.
-    fn write(&mut self, stream: (&str, i64, i64), event: (&str, i16), by: &str, cause: Option<i64>, data: String) -> Result<()> {
+    /// Writes the next event of a stream, with its version. `cause` is the position of the event that caused it, within the same
+    /// command.
+    fn write(
+        &mut self,
+        stream: (&str, i64, i64),
+        event: (&str, i16),
+        actor: &str,
+        account: Option<i64>,
+        cause: Option<i64>,
+        data: String,
+    ) -> Result<()> {
         self.position += 1;
         let first = cause.unwrap_or(self.position);
         let cause = cause.map(|cause| format!(r#","causation_id":"{}""#, Self::id(cause))).unwrap_or_default();
+        let account = account.map(|account| format!(r#","account_id":{account}"#)).unwrap_or_default();
         let correlation = Self::id(first);
         let stored = Stored {
             shard_id: FIRST_SHARD,
@@ -79,7 +93,7 @@ impl<W: Write> Exported<W> {
             event_type: event.0.to_owned(),
             schema_version: event.1,
             data,
-            metadata: format!(r#"{{"actor":{by},"request_id":"growth","correlation_id":"{correlation}"{cause}}}"#),
+            metadata: format!(r#"{{"actor":{actor}{account},"request_id":"growth","correlation_id":"{correlation}"{cause}}}"#),
             recorded_at: self.at,
         };
         self.line.clear();
@@ -89,24 +103,22 @@ impl<W: Write> Exported<W> {
 
     /// Writes accounts, a product, its stock, and wallets with money.
     fn begin(&mut self, orders: i64) -> Result<()> {
-        const BY: &str = r#"{"operator":1}"#;
         for id in 1..=ACCOUNTS {
-            self.write(("account", id, 1), ("AccountCreated", 1), BY, None, format!(r#"{{"name":"Account {id}"}}"#))?;
+            self.write(("account", id, 1), ("AccountCreated", 1), OPERATOR, None, None, format!(r#"{{"name":"Account {id}"}}"#))?;
         }
         let details = json!({"name": "Card", "brand": "Brand", "category_id": null, "country": "DE", "currency": "EUR",
             "denominations": {"type": "FIXED", "values": ["10.00"]}, "max_quantity": 100, "description": "", "terms": "",
             "is_active": true});
-        self.write(("product", 1, 1), ("ProductAdded", 1), BY, None, json!({"details": details}).to_string())?;
+        self.write(("product", 1, 1), ("ProductAdded", 1), OPERATOR, None, None, json!({"details": details}).to_string())?;
         let stock = json!({"denomination": "10.00", "accepted": orders, "duplicates": 0}).to_string();
-        self.write(("product", 1, 2), ("VoucherStockLoaded", 1), BY, None, stock)?;
+        self.write(("product", 1, 2), ("VoucherStockLoaded", 1), OPERATOR, None, None, stock)?;
         for id in 1..=ACCOUNTS {
-            let by = format!(r#"{{"operator":1}},"account_id":{id}"#);
             let opened = json!({"account_id": id, "currency": "EUR"}).to_string();
-            self.write(("wallet", id, 1), ("WalletOpened", 1), &by, None, opened)?;
+            self.write(("wallet", id, 1), ("WalletOpened", 1), OPERATOR, Some(id), None, opened)?;
             let amount = format!("{FUNDS}.00");
             let funded = json!({"transaction_id": id, "amount": amount, "balance_after": amount,
                 "reference": format!("opening-{id}"), "note_hash": null});
-            self.write(("wallet", id, 2), ("WalletFunded", 1), &by, None, funded.to_string())?;
+            self.write(("wallet", id, 2), ("WalletFunded", 1), OPERATOR, Some(id), None, funded.to_string())?;
         }
         ensure!(self.position == BEFORE_ORDERS, "the log begins with {} events", self.position);
         Ok(())
@@ -118,21 +130,20 @@ impl<W: Write> Exported<W> {
         let (wallet, of_wallet) = (1 + n % ACCOUNTS, n / ACCOUNTS);
         let (reference, transaction) = (format!("ORD-{n:010}"), ACCOUNTS + 1 + n);
         let balance = FUNDS - PRICE * (of_wallet + 1);
-        let (client, fulfilment) =
-            (format!(r#"{{"credential":1}},"account_id":{wallet}"#), format!(r#""fulfilment","account_id":{wallet}"#));
+        let account = Some(wallet); // it has the same id
         let placed = json!({"account_id": wallet, "reference_code": reference, "client_reference": null, "product_id": 1,
             "product_name": "Card", "currency": "EUR", "denomination": "10.00", "quantity": 1, "face_value": "10.00",
             "discount": "0.00", "discount_amount": "0.00", "amount": "10.00", "wallet_id": wallet,
             "transaction_id": transaction, "metadata_hash": null});
         let order = n + 1;
-        self.write(("order", order, 1), ("OrderPlaced", 1), &client, None, placed.to_string())?;
+        self.write(("order", order, 1), ("OrderPlaced", 1), CLIENT, account, None, placed.to_string())?;
         let first = self.position;
         let debited = json!({"transaction_id": transaction, "amount": "10.00", "balance_after": format!("{balance}.00"),
             "order_id": order, "reference": reference});
-        self.write(("wallet", wallet, 3 + of_wallet), ("WalletDebited", 2), &client, Some(first), debited.to_string())?;
-        self.write(("order", order, 2), ("OrderQueued", 1), &fulfilment, Some(first), "{}".to_owned())?;
+        self.write(("wallet", wallet, 3 + of_wallet), ("WalletDebited", 2), CLIENT, account, Some(first), debited.to_string())?;
+        self.write(("order", order, 2), ("OrderQueued", 1), FULFILMENT, account, Some(first), "{}".to_owned())?;
         let delivered = json!({"vouchers": [format!("VR-{n:010}")]}).to_string();
-        self.write(("order", order, 3), ("OrderDelivered", 1), &fulfilment, Some(first), delivered)
+        self.write(("order", order, 3), ("OrderDelivered", 1), FULFILMENT, account, Some(first), delivered)
     }
 }
 
@@ -196,10 +207,7 @@ impl Grown {
         let serve = Serve::start(&server.url_of(self.name), "api", &[]).await?;
         let mut clients = vec![];
         for id in 1..=ACCOUNTS {
-            let credential = serve.operator(&format!("/accounts/{id}/credentials"), json!({"name": "growth"})).await?;
-            let text =
-                |name: &str| credential[name].as_str().map(str::to_owned).with_context(|| format!("a credential's {name}"));
-            clients.push(Client { api_key: text("api_key")?, api_secret: text("api_secret")? });
+            clients.push(serve.credential(id).await?);
         }
         Ok(Arc::new(clients))
     }
@@ -222,19 +230,12 @@ struct Side {
 impl Side {
     /// Starts a node, and places orders for a period, after a checkpoint.
     async fn measure(&mut self, server: &Server) -> Result<()> {
-        let admin: PgConnectOptions = server.url_of("postgres").parse()?;
-        let mut admin = admin.connect().await?;
         if let Some(template) = self.template {
-            let database = self.database;
-            for statement in [
-                format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)"),
-                format!("CREATE DATABASE {database} TEMPLATE {template}"),
-            ] {
-                sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
-            }
+            support::copy_database(server, template, self.database).await?;
         }
         let nodes = [Serve::start(&server.url_of(self.database), "api", &[]).await?];
-        sqlx::raw_sql("CHECKPOINT").execute(&mut admin).await?;
+        let admin: PgConnectOptions = server.url_of("postgres").parse()?;
+        sqlx::raw_sql("CHECKPOINT").execute(&mut admin.connect().await?).await?;
         let addresses = [nodes[0].address.clone()];
         let meter = Meter::start(server, &nodes).await?;
         let (measured, orders) = load::orders_over(&addresses, &self.clients, 1, CONNECTIONS, PERIOD).await?;

@@ -35,8 +35,6 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// another.
 const TEMPLATE: &str = "nodes_template";
 const COPY: &str = "nodes";
-const COPYING: [&str; 3] =
-    ["DROP DATABASE IF EXISTS nodes WITH (FORCE)", "CREATE DATABASE nodes TEMPLATE nodes_template", "CHECKPOINT"];
 
 /// Number of leases that are in force.
 const LEASES: &str = "SELECT count(*) FROM shard_leaders WHERE expires_at > clock_timestamp()";
@@ -222,12 +220,7 @@ const NOTE: &str = "\
 
 /// Measures one side on a new copy of the template, over each group of wallets.
 async fn measure(server: &Server, workload: &Workload, side: Side) -> Result<Vec<Sample>> {
-    let admin: PgConnectOptions = server.url_of("postgres").parse()?;
-    let mut admin = admin.connect().await?;
-    for statement in COPYING {
-        sqlx::raw_sql(statement).execute(&mut admin).await.context(statement)?;
-    }
-    admin.close().await?;
+    support::copy_database(server, TEMPLATE, COPY).await?;
     let url = server.url_of(COPY);
     let options: PgConnectOptions = url.parse()?;
     let mut connection = options.connect().await?;

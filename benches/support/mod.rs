@@ -93,6 +93,20 @@ pub async fn database(server: &Server, name: &str) -> Result<PgConnectOptions> {
     Ok(options)
 }
 
+/// Makes a database a new copy of another one, to which nobody is connected, and flushes it to the disk.
+pub async fn copy_database(server: &Server, template: &str, name: &str) -> Result<()> {
+    let admin: PgConnectOptions = server.url_of("postgres").parse()?;
+    let mut admin = admin.connect().await?;
+    for statement in [
+        format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+        format!("CREATE DATABASE {name} TEMPLATE {template}"),
+        "CHECKPOINT".to_owned(),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await.with_context(|| format!("a copy of {template}"))?;
+    }
+    Ok(())
+}
+
 /// Writes a file that only its owner can read, as key files require.
 fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -364,11 +378,16 @@ impl Serve {
     async fn one_client(&self, n: usize) -> Result<load::Client> {
         let account = self.operator("/accounts", json!({"name": format!("Account {n}")})).await?;
         let id = account["id"].as_i64().context("an account's id")?;
-        let credential = self.operator(&format!("/accounts/{id}/credentials"), json!({"name": "bench"})).await?;
         let wallet = self.operator(&format!("/accounts/{id}/wallets"), json!({"currency": "EUR"})).await?;
         let wallet_id = wallet["id"].as_i64().context("a wallet's id")?;
         let reference = format!("{}-{n}-{wallet_id}", std::process::id());
         self.operator(&format!("/wallets/{wallet_id}/fund"), json!({"amount": "1000000000.00", "reference": reference})).await?;
+        self.credential(id).await
+    }
+
+    /// Issues an API key to an account.
+    pub async fn credential(&self, account: i64) -> Result<load::Client> {
+        let credential = self.operator(&format!("/accounts/{account}/credentials"), json!({"name": "bench"})).await?;
         let text = |name: &str| credential[name].as_str().map(str::to_owned).with_context(|| format!("a credential's {name}"));
         Ok(load::Client { api_key: text("api_key")?, api_secret: text("api_secret")? })
     }

@@ -211,8 +211,8 @@ pub fn rows_of_each(page: Page, shards: usize) -> RowPage {
 }
 
 /// Merges the rows read from each shard into the page, newest first by their time. IDs tell nothing of the order between shards
-/// (`docs/decisions/0029-lists-over-shards.md`). Rows of one shard keep their order, so that each is on one page. Of rows with
-/// one time, those of the first shard come first.
+/// (`docs/decisions/0029-lists-over-shards.md`). Rows of one shard keep their order, so that each is on one page. Among rows
+/// with the same time, the first shard's come first.
 pub fn newest<R>(read: Vec<(ShardId, Vec<R>)>, page: Page, at: impl Fn(&R) -> DateTime<Utc>) -> Vec<(ShardId, R)> {
     let is_merged = read.len() != 1;
     let mut shards: Vec<_> = read.into_iter().map(|(shard, rows)| (shard, rows.into_iter().peekable())).collect();

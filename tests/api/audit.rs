@@ -3,7 +3,7 @@
 use rewards_ledger::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::node::{AMPLE_LIMITS, Node};
+use crate::support::node::Node;
 use crate::support::wait::until;
 
 #[tokio::test]
@@ -148,13 +148,11 @@ async fn actions_of_an_actor_or_account_are_found_far_back_in_the_log() {
 async fn an_audit_of_a_subject_reads_the_shard_of_the_subject() {
     let first = Node::start().await;
     first.account("Acme").await;
-    let elsewhere = "INSERT INTO log_head (shard_id) VALUES (2);
-        INSERT INTO events SELECT 2, 1, gen_random_uuid(), stream_type, 7000, version, type, schema_version, data, metadata, recorded_at
+    let node = first.beside_with_two_shards().await;
+    let elsewhere = "INSERT INTO events SELECT 2, 1, gen_random_uuid(), stream_type, 7000, version, type, schema_version, data, metadata, recorded_at
             FROM events WHERE shard_id = 1 AND type = 'AccountCreated';
         UPDATE log_head SET position = 1, recorded_at = (SELECT recorded_at FROM events WHERE shard_id = 2) WHERE shard_id = 2";
     sqlx::raw_sql(elsewhere).execute(&mut first.admin().await).await.unwrap();
-    // A node that has seen both shards since its start.
-    let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
     for (query, shard, subject) in
         [("subject=account/7000", 2, Some("account/7000")), ("subject=account/7000&shard_id=1", 1, None)]
     {

@@ -4,7 +4,7 @@ use ledger_events::{Actor, ShardId};
 use rewards_ledger::ledger::{CommandResult, Origin, commands};
 use serde_json::{Value, json};
 
-use crate::support::node::{AMPLE_LIMITS, Client, Node};
+use crate::support::node::{Client, Node};
 use crate::support::tampering::tamper;
 
 /// Two shards with an account each, whose orders alternate.
@@ -20,9 +20,7 @@ impl TwoShards {
     async fn start() -> TwoShards {
         let first = Node::start().await;
         let setup = first.setup().await;
-        sqlx::raw_sql("INSERT INTO log_head (shard_id) VALUES (2)").execute(&mut first.admin().await).await.unwrap();
-        // A node that has seen both shards since its start.
-        let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
+        let node = first.beside_with_two_shards().await;
         let command = commands::CreateAccount { name: "Second".to_owned() };
         let origin = Origin { actor: Actor::Operator(0), request_id: "test".to_owned() };
         let CommandResult::Account(account) = node.ledger.execute(2, command, origin).await.unwrap() else { panic!() };

@@ -188,6 +188,12 @@ impl Node {
         Node::on(None, self.options.clone(), Options { limits, is_sandbox: self.is_sandbox, ..Options::default() }).await
     }
 
+    /// Adds a second shard, and starts another node, which has seen both since its start.
+    pub async fn beside_with_two_shards(&self) -> Node {
+        sqlx::raw_sql("INSERT INTO log_head (shard_id) VALUES (2)").execute(&mut self.admin().await).await.unwrap();
+        self.beside(AMPLE_LIMITS.parse().unwrap()).await
+    }
+
     /// Starts a node on an existing database that accepts the notices of these suppliers.
     pub async fn accepting(options: &PgConnectOptions, notices: Notices) -> Node {
         Node::on(None, options.clone(), Options { notices, ..Options::default() }).await

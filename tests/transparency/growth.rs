@@ -15,7 +15,7 @@ use transparency_log::note::VerifierKey;
 use transparency_log::tile::{FULL, Tile};
 
 use crate::support::ledger::{LOG_KEY, SHARD};
-use crate::support::node::{AMPLE_LIMITS, Node};
+use crate::support::node::Node;
 use crate::support::shop::Shop;
 use crate::support::tree::{ORIGIN, Signing, Tree, key_of};
 
@@ -210,13 +210,8 @@ async fn grow_both(tree: &Tree) {
 async fn each_shard_has_a_tree_of_its_own() {
     let first = Node::start().await;
     let setup = first.setup().await;
-    sqlx::raw_sql("INSERT INTO log_head (shard_id) VALUES (2)")
-        .execute(&mut first.options.connect().await.unwrap())
-        .await
-        .unwrap();
+    let node = first.beside_with_two_shards().await;
     append_to_the_second(&first, 5).await;
-    // A node that has seen both shards since its start.
-    let node = first.beside(AMPLE_LIMITS.parse().unwrap()).await;
     let tree = Tree::of(&node.ledger, &node.options, &node.metrics);
     grow_both(&tree).await;
     let (of_first, of_second) = (served(&node, 1).await, served(&node, 2).await);

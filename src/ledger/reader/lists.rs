@@ -65,7 +65,7 @@ async fn bounds(conn: &mut PgConnection, shard: ShardId, filter: &OrderFilter) -
         None => Position::MAX,
         Some(order) if order.shard == shard => order.position,
         Some(order) => {
-            // Of orders with one time, those of the first shard come first.
+            // Among orders with the same time, the first shard's come first.
             let is_later = shard > order.shard;
             let before = if is_later { order.created_at + RESOLUTION } else { order.created_at };
             positions_between(conn, shard, None, Some(before)).await?.0.end
