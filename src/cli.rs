@@ -31,6 +31,7 @@ mod reconcile;
 mod replay;
 mod serve;
 mod settings;
+mod shard;
 mod show;
 mod starter;
 mod tokens;
@@ -111,6 +112,8 @@ enum Command {
     Profiles(login::ProfilesArgs),
     /// Manage accounts, users, wallets, products, orders, and payouts through the operator API
     Admin(admin::AdminArgs),
+    /// Add shards to the ledger, list them with their load, or drain one
+    Shard(shard::ShardArgs),
     /// Read, export, or import the event log
     Events(events::EventsArgs),
     /// Read and verify the published transparency log: checkpoints, keys, and proofs
@@ -153,6 +156,7 @@ impl Command {
             Command::Events(args) => args.prints_list(),
             Command::Verify(args) => args.prints_list(),
             Command::Admin(_)
+            | Command::Shard(_)
             | Command::Replay(_)
             | Command::Log(_)
             | Command::Keys(_)
@@ -206,6 +210,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Logout(args) => login::logout(&args, &output),
         Command::Profiles(args) => login::profiles(&args, &output),
         Command::Admin(args) => admin::run(args, &output).await,
+        Command::Shard(args) => shard::run(args, &output).await,
         Command::Events(args) if args.is_comparison() => return Ok(compared(events::run(args, &output).await)),
         Command::Events(args) => return events::run(args, &output).await,
         Command::Log(args) => log::run(args, &output).await,
@@ -263,7 +268,7 @@ fn command() -> clap::Command {
     let everywhere = |command: clap::Command| command.mut_args(|arg| arg.global(true));
     let admin = |admin: clap::Command| everywhere(admin.mut_subcommand("token", everywhere));
     groups::grouped(hide_values(
-        ["events", "replay", "log", "receipt", "erase", "keys"]
+        ["events", "replay", "shard", "log", "receipt", "erase", "keys"]
             .into_iter()
             .fold(Cli::command().mut_subcommand("admin", admin), |command, name| command.mut_subcommand(name, everywhere))
             .mut_subcommand("reconcile", |reconcile| reconcile.mut_subcommand("statement", everywhere)),

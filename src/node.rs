@@ -33,6 +33,7 @@ use crate::delivery::failing::Deactivator;
 use crate::delivery::replay::Replayer;
 use crate::delivery::retention::Retention;
 use crate::delivery::worker::{Worker, WorkerSettings};
+use crate::fulfilment::moves::Mover;
 use crate::fulfilment::{self, Fulfilment, supply};
 use crate::http::Listener;
 use crate::ledger::handover::Candidate;
@@ -56,7 +57,7 @@ pub use keys::{keyring, keyring_if_any};
 use listeners::Listeners;
 use serving::{Connections, Ending, Served, Urls, api_state};
 use suppliers::Suppliers;
-use tasks::one_ends;
+use tasks::{beside_writers, one_ends};
 use tls::Tls;
 
 /// Timeout for roles and writers to stop, after the HTTP servers have stopped.
@@ -124,7 +125,7 @@ pub struct Node {
     stop_roles: CancellationToken,
     /// Writers and lookup tasks; they end when the last handle is dropped.
     writers: TaskTracker,
-    /// Number of tasks in `roles` and `writers` while all of them run.
+    /// Number of tasks while all of them run, besides one writer for each shard.
     tasks: usize,
     traces: Traces,
 }
@@ -183,6 +184,8 @@ impl Node {
         let public_log = PublicLog { witnesses: config.log_witnesses.clone().into() };
         node.start_log(config, signing, &public_log, &metrics)?;
         node.start_roles(config, sender, sandbox, work, &keyring, &metrics);
+        let (shards, stop) = (node.ledger.shard_watch().clone(), node.stop_roles.clone());
+        node.roles.spawn(budget.watch(config.database_connections, config.roles.clone(), shards, stop));
         if let Some(listener) = listeners.nodes.take() {
             node.lead(config, listener, keyring.clone(), &metrics)?;
         }
@@ -194,7 +197,7 @@ impl Node {
             let state = api_state(&node.ledger, node.database.options(), keyring, metrics, settings, &node.writers);
             node.serve(config, listeners, tls, of_clients, &state);
         }
-        node.tasks = node.roles.len() + node.writers.len() + node.nodes.len();
+        node.tasks = beside_writers([&node.roles, &node.writers, &node.nodes], node.ledger.shard_watch());
         Ok(node)
     }
 
@@ -280,12 +283,13 @@ impl Node {
         if config.roles.include(Role::Projector) {
             let projector = Projector::new(ledger, self.database.options(), metrics.clone());
             self.roles.spawn(projector.run(stop()));
-            let shards = ledger.shards().collect();
+            let shards = ledger.shard_watch().clone();
             self.roles.spawn(health::run(ledger.maintenance().clone(), shards, metrics.clone(), stop()));
         }
         if config.roles.include(Role::Fulfilment) {
             self.roles.spawn(Fulfilment::new(ledger.clone(), metrics.clone()).reading(work).run(stop()));
             fulfilment::watch_stock(ledger, metrics, &self.roles, &self.stop_roles);
+            self.roles.spawn(Mover::new(ledger, self.database.options(), keyring.clone(), metrics.clone()).run(stop()));
             if let Some(sandbox) = sandbox {
                 self.roles.spawn(sandbox.run(stop()));
             }
@@ -313,11 +317,9 @@ impl Node {
             response_bodies: config.response_body_quota,
             ..WorkerSettings::default()
         };
-        let database = connect::delivery(self.database.options());
-        metrics.watch_pool(&database.pool);
         let worker = Worker {
-            database,
-            shards: ledger.shards().collect(),
+            database: connect::delivery(self.database.options()),
+            shards: ledger.shard_watch().clone(),
             keyring: keyring.clone(),
             sender: Arc::new(sender),
             settings,
@@ -326,7 +328,7 @@ impl Node {
             targets: Arc::default(),
         };
         self.roles.spawn(worker.run(stop()));
-        self.roles.spawn(Retention::new(ledger, serving::retention(config)).run(ledger.shards().collect(), stop()));
+        self.roles.spawn(Retention::new(ledger, serving::retention(config)).run(stop()));
         if let Some(after) = config.deactivate_webhooks_after {
             let pool = ledger.maintenance().clone();
             self.roles.spawn(Deactivator { ledger: ledger.clone(), pool, after, metrics: metrics.clone() }.run(stop()));
@@ -337,7 +339,7 @@ impl Node {
     /// Completes when an HTTP server or a background task ends unexpectedly. The process should then restart, because, for
     /// example, a node without its writer refuses every command.
     pub async fn failed(&mut self) -> NodeError {
-        let Node { servers, roles, writers, nodes, tasks, .. } = self;
+        let Node { ledger, servers, roles, writers, nodes, tasks, .. } = self;
         let served = async {
             match servers.join_next().await {
                 Some(ended) => ended,
@@ -346,7 +348,7 @@ impl Node {
         };
         let outcome = tokio::select! {
             outcome = served => outcome,
-            () = one_ends([roles, writers, nodes], *tasks) => return NodeError::TaskEnded,
+            () = one_ends([roles, writers, nodes], ledger.shard_watch(), *tasks) => return NodeError::TaskEnded,
         };
         let source = outcome.map_or_else(io::Error::other, |ended| {
             ended.err().unwrap_or_else(|| io::Error::other("the server ended unexpectedly"))

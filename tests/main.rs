@@ -29,6 +29,7 @@ mod reconciliation;
 mod recovery;
 mod rollout;
 mod sandbox;
+mod shards;
 mod support;
 mod takeover;
 mod traces;

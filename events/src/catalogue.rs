@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CategoryId, Currency, Moment, Money, ProductId, Rejection};
 pub use stock::{
-    ProductSupplier, ProductSupplierSet, StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired,
-    VouchersTransferredIn, VouchersTransferredOut, VouchersVoided,
+    MovedLot, ProductSupplier, ProductSupplierSet, StockThresholdSet, VoucherExpirySet, VoucherStockLoaded, VouchersExpired,
+    VouchersMovedIn, VouchersMovedOut, VouchersTransferredIn, VouchersTransferredOut, VouchersVoided,
 };
 
 /// Properties of a product, set by an operator. `ProductChanged` replaces all of them.
@@ -261,6 +261,8 @@ pub fn evolve(state: Option<Product>, id: ProductId, event: &ProductEvent, at: &
         | ProductEvent::VoucherExpirySet(_)
         | ProductEvent::VouchersTransferredOut(_)
         | ProductEvent::VouchersTransferredIn(_)
+        | ProductEvent::VouchersMovedOut(_)
+        | ProductEvent::VouchersMovedIn(_)
         | ProductEvent::VouchersExpired(_) => {}
         // Clients see neither the threshold nor the supplier, so the product counts as unchanged.
         ProductEvent::StockThresholdSet(e) => product.details.set_stock_threshold(e),
@@ -290,6 +292,8 @@ crate::codec::stream_events! {
         VouchersExpired = 1,
         VouchersTransferredOut = 1,
         VouchersTransferredIn = 1,
+        VouchersMovedOut = 1,
+        VouchersMovedIn = 1,
         StockThresholdSet = 1,
         ProductSupplierSet = 1,
     }

@@ -15,6 +15,7 @@ use crate::payout::PayoutEvent;
 use crate::purchase::PurchaseEvent;
 use crate::reconciliation::ReconciliationEvent;
 use crate::replay::ReplayEvent;
+use crate::shard::ShardEvent;
 use crate::user::UserEvent;
 use crate::verification::VerificationEvent;
 use crate::wallet::WalletEvent;
@@ -96,6 +97,7 @@ streams! {
     Approval(ApprovalEvent) = "approval",
     Verification(VerificationEvent) = "verification",
     Purchase(PurchaseEvent) = "purchase",
+    Shard(ShardEvent) = "shard",
 }
 
 impl std::fmt::Display for StreamType {

@@ -28,6 +28,7 @@ mod record;
 mod rejection;
 pub mod replay;
 pub mod restrictions;
+pub mod shard;
 pub mod user;
 pub mod verification;
 pub mod wallet;
@@ -36,8 +37,8 @@ pub mod webhook;
 pub use codec::CodecError;
 pub use event::{Event, StreamType};
 pub use ids::{
-    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, DecisionId, Id, OrderId, PayoutId, ProductId, PurchaseId,
-    ReplayId, StatementId, TransactionId, UserId, WalletId, WebhookId,
+    AccountId, ApprovalId, BeneficiaryId, CategoryId, CredentialId, DecisionId, IDS_PER_SHARD, Id, MAX_SHARD, OrderId, PayoutId,
+    ProductId, PurchaseId, ReplayId, StatementId, TransactionId, UserId, WalletId, WebhookId, id_base,
 };
 pub use money::{Currency, Money, MoneyError, Percent};
 pub use record::{Actor, Metadata, Moment, Recorded};

@@ -161,12 +161,12 @@ fn restrictions(row: &PgRow) -> Result<Restrictions, sqlx::Error> {
     read.map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }
 
-/// Lists one page of accounts, newest first.
-pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<Account>, sqlx::Error> {
+/// Lists one page of the accounts of all shards with their shards, newest first.
+pub async fn list(pool: &PgPool, page: Page) -> Result<Listed<(ShardId, Account)>, sqlx::Error> {
     let conditions = |query: &mut QueryBuilder<Postgres>| {
         query.push(" FROM accounts WHERE true");
     };
-    page::fetch(pool, conditions, "id", page).await
+    page::fetch(pool, conditions, "created_at DESC, id", page).await
 }
 
 /// Lists one page of an account's credentials, newest first.

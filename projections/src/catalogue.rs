@@ -31,12 +31,9 @@ impl<Text: DeserializeOwned + Send + Unpin> Row for Product<Text> {
 }
 
 impl State for Product {
+    // The rows are those of the first shard. In the others, a product's stream has only what happened to their stock, and no
+    // state follows from that.
     state!(ProductId, ProductEvent, Product, evolve, "products");
-
-    /// Loads products by id. All shards share one catalogue: its events are in the first shard, and every writer reads it.
-    async fn load(conn: &mut PgConnection, _: ShardId, ids: &[ProductId]) -> Result<Vec<Self>, sqlx::Error> {
-        all(select("FROM products WHERE id = ANY($1)").bind(ids), conn).await
-    }
 }
 
 impl Upsert for Product {

@@ -17,6 +17,7 @@ pub mod page;
 pub mod payouts;
 pub mod purchases;
 pub mod replays;
+pub mod shards;
 pub mod state;
 pub mod statements;
 pub mod stock;
@@ -35,6 +36,7 @@ use ledger_events::payout::Payout;
 use ledger_events::purchase::Purchase;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
+use ledger_events::shard::Shard;
 use ledger_events::user::User;
 use ledger_events::webhook::Webhook;
 use ledger_events::{Money, Percent, Recorded, ShardId};
@@ -68,13 +70,14 @@ pub enum Inline {
     Payouts,
     Purchases,
     Reconciliation,
+    Shards,
     Users,
     Wallets,
     Webhooks,
 }
 
 impl Inline {
-    pub const ALL: [Inline; 10] = [
+    pub const ALL: [Inline; 11] = [
         Self::Accounts,
         Self::Approvals,
         Self::Catalogue,
@@ -82,6 +85,7 @@ impl Inline {
         Self::Payouts,
         Self::Purchases,
         Self::Reconciliation,
+        Self::Shards,
         Self::Users,
         Self::Wallets,
         Self::Webhooks,
@@ -96,6 +100,7 @@ impl Inline {
             Self::Payouts => "payouts",
             Self::Purchases => "purchases",
             Self::Reconciliation => "reconciliation",
+            Self::Shards => "shards",
             Self::Users => "users",
             Self::Wallets => "wallets",
             Self::Webhooks => "webhooks",
@@ -111,6 +116,7 @@ impl Inline {
             Self::Payouts => &["beneficiaries", "payouts"],
             Self::Purchases => &["purchases"],
             Self::Reconciliation => &["bank_statements"],
+            Self::Shards => &["shards"],
             Self::Users => &["users"],
             Self::Wallets => &["wallets", "wallet_transactions"],
             Self::Webhooks => &["webhooks", "webhook_subscriptions", "webhook_deactivations", "webhook_replays"],
@@ -136,6 +142,7 @@ impl Inline {
             }
             Self::Purchases => apply::<Purchase>(conn, shard, events).await,
             Self::Reconciliation => apply::<BankStatement>(conn, shard, events).await,
+            Self::Shards => apply::<Shard>(conn, shard, events).await,
             Self::Users => apply::<User>(conn, shard, events).await,
             Self::Wallets => wallets::apply(conn, shard, events).await,
             Self::Webhooks => {

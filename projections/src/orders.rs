@@ -18,7 +18,7 @@ mod queue;
 mod writing;
 
 pub use list::{ListBounds, OrderFilter, PlacedOrder, list, list_by_reference, snapshot};
-pub use queue::{Queued, first_in_line, oldest_waiting, waiting_for};
+pub use queue::{Queued, WaitingSince, first_in_line, oldest_waiting, waiting_for, waiting_since};
 pub use writing::push;
 
 /// Writes orders as rows: inserts `new` ones, and updates `changed` ones.

@@ -2,7 +2,7 @@
 
 use ledger_database::{FromRow, PgConnection, PgPool, replanned};
 use ledger_events::purchase::{Purchase, PurchaseEvent, PurchaseRequested, PurchaseStatus, evolve};
-use ledger_events::{Currency, Money, OrderId, ProductId, PurchaseId, ShardId};
+use ledger_events::{Currency, Id, Money, OrderId, ProductId, PurchaseId, ShardId};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{PgExecutor, Postgres, QueryBuilder, Row as _};
@@ -161,40 +161,6 @@ pub async fn lacking(
     rows.into_iter().map(lacking).collect()
 }
 
-/// Vouchers of one product and denomination that orders lack, and the cost of a supplier's purchases on this day (UTC).
-#[derive(Clone, Copy, Debug, Default, FromRow)]
-pub struct Demand {
-    /// Undelivered units of waiting orders.
-    pub missing: i64,
-    /// Units of open purchases.
-    pub ordered: i64,
-    pub spent: Decimal,
-}
-
-/// Reads the demand. The caller holds the head, so no other purchase can be made meanwhile.
-pub async fn demand(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    (product, denomination): (ProductId, Money),
-    (supplier, currency): (&str, Currency),
-) -> Result<Demand, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT (SELECT coalesce(sum(quantity - delivered_quantity), 0)::bigint FROM orders WHERE shard_id = $1 AND product_id = $2
-                AND denomination = $3 AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')) AS missing,
-            (SELECT coalesce(sum(quantity), 0)::bigint FROM purchases WHERE shard_id = $1 AND product_id = $2 AND denomination = $3
-                AND status IN ('REQUESTED', 'PENDING')) AS ordered,
-            (SELECT coalesce(sum(spent), 0) FROM purchases WHERE shard_id = $1 AND supplier = $4 AND currency = $5
-                AND requested_at >= date_trunc('day', clock_timestamp(), 'UTC')) AS spent",
-    )
-    .bind(shard)
-    .bind(product)
-    .bind(denomination.decimal())
-    .bind(supplier)
-    .bind(currency.as_str())
-    .fetch_one(conn)
-    .await
-}
-
 /// Returns what a supplier's purchases of this day (UTC) count against its budget in each of these currencies, in their order.
 pub async fn spent(
     db: impl PgExecutor<'_>,
@@ -235,10 +201,10 @@ pub async fn calls(db: impl PgExecutor<'_>, shard: ShardId, ids: &[PurchaseId]) 
 
 /// Finds a purchase, with its shard.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: PurchaseId) -> Result<Option<(ShardId, Purchase)>, sqlx::Error> {
-    for shard in shards {
-        let load = async || Purchase::load(&mut *pool.acquire().await?, *shard, &[id]).await;
+    for shard in id.shards_among(shards) {
+        let load = async || Purchase::load(&mut *pool.acquire().await?, shard, &[id]).await;
         if let Some(purchase) = replanned(load).await?.pop() {
-            return Ok(Some((*shard, purchase)));
+            return Ok(Some((shard, purchase)));
         }
     }
     Ok(None)

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::replay::{Replay, ReplayEvent, ReplayKind, ReplayStatus, evolve};
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
+use ledger_events::{AccountId, Id, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{PgExecutor, Postgres, QueryBuilder, Row as _};
 
@@ -108,7 +108,7 @@ impl Upsert for Replay {
 
 /// Finds a replay in these shards, and its shard.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: ReplayId) -> Result<Option<(ShardId, Replay)>, sqlx::Error> {
-    first(select("FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id), pool).await
+    first(select("FROM webhook_replays WHERE shard_id = ANY($1) AND id = $2").bind(id.shards_among(shards)).bind(id), pool).await
 }
 
 /// Lists one page of a webhook's replays, newest first.

@@ -2,6 +2,9 @@
 //!
 //! A load names its vouchers and their cost. When a voucher leaves the stock, its reference leads back to that cost. Events of
 //! orders therefore need not name it, and clients who receive proofs of their orders do not learn it.
+//!
+//! A move to another shard brings the costs along. It changes no day, because all shards together have the same stock as
+//! before. So the days of one shard alone do not add up to its stock.
 
 mod read;
 
@@ -104,26 +107,30 @@ fn moving(recorded: &Recorded) -> &[String] {
     }
 }
 
-/// Returns the vouchers that an event loads, and the cost of each.
-pub fn priced(recorded: &Recorded) -> Option<(&[String], Decimal)> {
+/// Returns the vouchers that an event brings to the shard with a known cost, by that cost.
+pub fn priced(recorded: &Recorded) -> Vec<(&[String], Decimal)> {
     match &recorded.event {
         Event::Product(ProductEvent::VoucherStockLoaded(VoucherStockLoaded { cost: Some(cost), vouchers, .. })) => {
-            Some((vouchers, cost.decimal()))
+            vec![(vouchers.as_slice(), cost.decimal())]
         }
-        _ => None,
+        Event::Product(ProductEvent::VouchersMovedIn(moved)) => {
+            moved.lots.iter().filter_map(|lot| Some((lot.vouchers.as_slice(), lot.cost?.decimal()))).collect()
+        }
+        _ => vec![],
     }
 }
 
-/// Returns whether an event moves the stock.
+/// Returns whether an event changes one of the tables.
 pub fn is_movement(recorded: &Recorded) -> bool {
-    matches!(recorded.event, Event::Product(ProductEvent::VoucherStockLoaded(_))) || !moving(recorded).is_empty()
+    let is_load = matches!(recorded.event, Event::Product(ProductEvent::VoucherStockLoaded(_)));
+    is_load || !priced(recorded).is_empty() || !moving(recorded).is_empty()
 }
 
 /// The fold: costs of vouchers by their references, and the increments of days.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
     pub costs: HashMap<String, Decimal>,
-    /// References and costs of the vouchers that these events load.
+    /// References and costs of the vouchers that these events bring.
     pub priced: Vec<(String, Decimal)>,
     pub days: BTreeMap<(NaiveDate, ProductId), Moved>,
 }
@@ -131,6 +138,10 @@ pub struct Folded {
 impl Folded {
     /// Folds one event. `orders` has the state of its order at the event or later.
     pub fn step(&mut self, recorded: &Recorded, orders: &HashMap<OrderId, Order>) {
+        for (references, cost) in priced(recorded) {
+            self.priced.extend(references.iter().map(|reference| (reference.clone(), cost)));
+            self.costs.extend(references.iter().map(|reference| (reference.clone(), cost)));
+        }
         let day = recorded.moment.recorded_at.date_naive();
         if let Event::Product(event) = &recorded.event {
             let moved = (day, ProductId(recorded.stream_id));
@@ -141,10 +152,6 @@ impl Folded {
                     None => Lot { vouchers, unpriced: vouchers, cost: Decimal::ZERO },
                 };
                 self.days.entry(moved).or_default().loaded.add(&lot, 1);
-                if let Some((references, cost)) = priced(recorded) {
-                    self.priced.extend(references.iter().map(|reference| (reference.clone(), cost)));
-                    self.costs.extend(references.iter().map(|reference| (reference.clone(), cost)));
-                }
             } else if let Some((vouchers, movement)) = named(event) {
                 let lot = self.lot(vouchers);
                 movement(self.days.entry(moved).or_default()).add(&lot, 1);
@@ -203,7 +210,12 @@ pub async fn apply(
     write(conn, shard, &folded).await
 }
 
-async fn costs(conn: &mut PgConnection, shard: ShardId, references: &[&String]) -> Result<HashMap<String, Decimal>, sqlx::Error> {
+/// Returns the costs of those vouchers that have one in the tables.
+pub async fn costs(
+    conn: &mut PgConnection,
+    shard: ShardId,
+    references: &[&String],
+) -> Result<HashMap<String, Decimal>, sqlx::Error> {
     if references.is_empty() {
         return Ok(HashMap::new());
     }

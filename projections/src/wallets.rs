@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::wallet::{Direction, Movement, Wallet, WalletEvent, evolve};
-use ledger_events::{AccountId, Currency, Event, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId};
+use ledger_events::{
+    AccountId, Currency, Event, Id, Moment, Money, OrderId, Position, Recorded, ShardId, TransactionId, WalletId,
+};
 use rust_decimal::Decimal;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
@@ -273,8 +275,8 @@ pub async fn find_any_transaction(
     shards: &[ShardId],
     id: TransactionId,
 ) -> Result<Option<(ShardId, Transaction)>, sqlx::Error> {
-    let query = select("FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id);
-    first(query, pool).await
+    let query = select("FROM wallet_transactions WHERE shard_id = ANY($1) AND id = $2");
+    first(query.bind(id.shards_among(shards)).bind(id), pool).await
 }
 
 pub async fn find_transaction(

@@ -9,7 +9,7 @@
 use chrono::{DateTime, Utc};
 use ledger_database::{PgConnection, PgPool};
 use ledger_events::webhook::{Deactivated, Deactivation, Webhook, WebhookEvent, WebhookEventType, evolve};
-use ledger_events::{AccountId, ShardId, WebhookId};
+use ledger_events::{AccountId, Id, ShardId, WebhookId};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -141,7 +141,7 @@ impl Upsert for Webhook {
 
 /// Finds a webhook in these shards, deleted or not, and its shard. Operators name a webhook without its account.
 pub async fn find(pool: &PgPool, shards: &[ShardId], id: WebhookId) -> Result<Option<(ShardId, Webhook)>, sqlx::Error> {
-    first(select("FROM webhooks WHERE shard_id = ANY($1) AND id = $2").bind(shards).bind(id), pool).await
+    first(select("FROM webhooks WHERE shard_id = ANY($1) AND id = $2").bind(id.shards_among(shards)).bind(id), pool).await
 }
 
 /// Lists one page of an account's webhooks, newest first, without deleted ones.

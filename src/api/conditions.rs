@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ledger_database::PgConnection;
-use ledger_events::{Money, ProductId, ShardId};
+use ledger_events::{Money, ProductId};
 
 use crate::delivery::queue::MAX_OF_SHARD;
 use crate::ledger::activity::{self, Progress};
@@ -32,7 +32,7 @@ impl Conditions {
     /// # Errors
     /// Any error of the database.
     pub async fn read(ledger: &Ledger, conn: &mut PgConnection) -> Result<Conditions, sqlx::Error> {
-        let ids: Vec<ShardId> = ledger.shards().collect();
+        let ids = ledger.shards();
         Ok(Conditions {
             backlogs: backlog::sample(&mut *conn, MAX_OF_SHARD).await?,
             lags: backlog::lags(&mut *conn).await?,

@@ -180,6 +180,7 @@ fn operator_api() -> impl OpenApi {
             operator::Replays,
             operator::Audit,
             operator::Operations,
+            operator::Shards,
             operator::AuditRuns,
             operator::Erasures,
             operator::Checkpoints,

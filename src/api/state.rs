@@ -111,13 +111,13 @@ impl ApiState {
     /// 400 for an unknown shard.
     pub fn shard_named(&self, named: Option<ShardId>) -> Result<ShardId, ApiError> {
         let shard = named.unwrap_or(FIRST_SHARD);
-        let is_known = self.ledger.shards().any(|known| known == shard);
+        let is_known = self.ledger.shards().contains(&shard);
         if is_known { Ok(shard) } else { Err(ApiError::invalid("shard_id", "is not a shard of this ledger")) }
     }
 
     /// Returns the shards that a list reads. A list of one account reads its shard, or none if the account is unknown.
     pub async fn shards_of(&self, account: Option<AccountId>) -> Result<Vec<ShardId>, ApiError> {
-        let all: Vec<ShardId> = self.ledger.shards().collect();
+        let all = self.ledger.shards();
         match account {
             Some(account) if all.len() > 1 => Ok(self.ledger.shard_of_account(account).await?.into_iter().collect()),
             _ => Ok(all),

@@ -32,6 +32,8 @@ pub enum Difference {
     Tile { path: String, problem: String },
     /// A table has rows of a shard without a row in `log_head`.
     Headless { shard: ShardId, table: String },
+    /// The first shard's log and `log_head` differ about a shard: no event adds it, or it has no head.
+    Shard { shard: i64, problem: &'static str },
     /// The position in `log_head` differs from the last event's.
     Head { shard: ShardId, head: Position, last: Position },
     /// A projection's checkpoint is after the head of the log.
@@ -223,6 +225,7 @@ impl fmt::Display for Difference {
                 write!(f, "shard {shard}: an import stopped at position {position} of {total}")
             }
             Self::Headless { shard, table } => write!(f, "shard {shard}: {table} has rows of this shard, but log_head has none"),
+            Self::Shard { shard, problem } => write!(f, "shard {shard}: {problem}"),
             Self::Head { shard, head, last } => {
                 write!(f, "shard {shard}: log_head is at position {head}, but the last event is at {last}")
             }

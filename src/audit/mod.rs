@@ -8,6 +8,7 @@ mod difference;
 mod images;
 mod lists;
 pub(crate) mod lock;
+mod moves;
 mod operator_users;
 mod operators;
 mod pipeline;

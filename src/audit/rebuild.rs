@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ledger_database::{PgConnectOptions, PgConnection};
-use ledger_events::{Position, Recorded, ShardId};
+use ledger_events::{Position, Recorded, ShardId, id_base};
 use ledger_projections::listing::maintain;
 use ledger_projections::{Inline, deliveries as delivery_projection, stock, totals};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::pipeline::{Part, Reached, advance};
 use super::tables::{Rows, Table, table};
 use super::{AuditError, Difference, Findings, Progress, RowDifference, lock, shadow, shards};
-use crate::ledger::reader;
+use crate::ledger::{list_shards, reader};
 
 const COMPARED_ROWS: i64 = 5_000;
 /// Number of new events below which the swap can start.
@@ -39,7 +39,7 @@ pub enum Rebuild {
 
 impl Rebuild {
     /// Names that [`Rebuild::parse`] accepts.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         "orders",
         "payouts",
         "purchases",
@@ -50,6 +50,7 @@ impl Rebuild {
         "users",
         "catalogue",
         "reconciliation",
+        "shards",
         "deliveries",
         "daily_totals",
         "stock_days",
@@ -173,8 +174,8 @@ struct Work {
     is_compared: bool,
     /// Worker's records that seem to have no delivery.
     strays: Vec<(ShardId, i64)>,
-    /// Start of the delivery ids assigned since the rebuild began, by it or by the projector.
-    first_id: i64,
+    /// Sequence number from which on delivery ids were assigned since the rebuild began, by it or by the projector.
+    first_number: i64,
     /// Highest of these ids up to which the worker has records, for each shard.
     adopted: BTreeMap<ShardId, i64>,
     swap_attempts: usize,
@@ -202,8 +203,8 @@ impl Work {
                 found.findings.add(Difference::Headless { shard, table });
             }
         }
-        let shards = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut *conn).await?;
-        let first_id = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(conn).await?;
+        let shards = list_shards(&mut *conn).await?;
+        let first_number = sqlx::query_scalar("SELECT nextval('public.delivery_ids')").fetch_one(conn).await?;
         Ok(Work {
             parts,
             tables,
@@ -212,10 +213,15 @@ impl Work {
             found,
             is_compared: false,
             strays: vec![],
-            first_id,
+            first_number,
             adopted: BTreeMap::new(),
             swap_attempts: 0,
         })
+    }
+
+    /// Returns the id of a shard after which all delivery ids were assigned since the rebuild began.
+    fn first_id(&self, shard: ShardId) -> i64 {
+        id_base(shard) + self.first_number
     }
 
     /// Returns the position up to which a part can be folded: the one that its public tables have reached.
@@ -239,6 +245,7 @@ impl Work {
         conn: &mut PgConnection,
         progress: &impl Fn(Progress),
     ) -> Result<(), AuditError> {
+        self.shards = list_shards(&mut *conn).await?;
         for shard in self.shards.clone() {
             for _ in 0..CATCH_UPS {
                 let mut targets = BTreeMap::new();

@@ -44,6 +44,7 @@ struct Folded {
     products: HashMap<ProductId, ledger_events::catalogue::Product>,
     categories: HashMap<CategoryId, ledger_events::catalogue::Category>,
     purchases: HashMap<PurchaseId, ledger_events::purchase::Purchase>,
+    shards: HashMap<i64, ledger_events::shard::Shard>,
     beneficiaries: HashMap<BeneficiaryId, ledger_events::beneficiary::Beneficiary>,
     payouts: HashMap<PayoutId, Payout>,
     statements: HashMap<StatementId, BankStatement>,
@@ -75,6 +76,7 @@ fn table_of(stream: StreamType) -> Option<&'static Table> {
             return None;
         }
         StreamType::Purchase => "purchases",
+        StreamType::Shard => "shards",
         StreamType::Beneficiary => "beneficiaries",
         StreamType::Payout => "payouts",
         StreamType::Reconciliation => "bank_statements",
@@ -95,7 +97,7 @@ pub async fn check(
     let mut walk = StreamCheck { shard, stream, at: (i64::MIN, 0), streams: 0 };
     let (mut compared, mut done) = (i64::MIN, 0);
     loop {
-        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_deactivations, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, purchases, bank_statements, approvals, daily_totals")
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; TRUNCATE orders, wallets, wallet_transactions, webhooks, webhook_subscriptions, webhook_deactivations, webhook_replays, accounts, credentials, credential_restrictions, users, products, categories, beneficiaries, payouts, purchases, shards, bank_statements, approvals, daily_totals")
             .execute(&mut *conn)
             .await?;
         let page = page(conn, shard, stream, walk.at).await?;
@@ -208,6 +210,9 @@ impl Folded {
             Event::Account(_) => fold_or_report(&mut self.accounts, recorded),
             Event::Credential(_) => fold_or_report(&mut self.credentials, recorded),
             Event::User(_) => fold_or_report(&mut self.users, recorded),
+            Event::Product(event) if recorded.shard_id != FIRST_SHARD => {
+                (!event.is_of_stock()).then(|| "changes a product in another shard than the first one".to_owned())
+            }
             Event::Product(_) => fold_or_report(&mut self.products, recorded),
             Event::Category(_) => fold_or_report(&mut self.categories, recorded),
             Event::Reconciliation(_) => fold_or_report(&mut self.statements, recorded),
@@ -223,6 +228,7 @@ impl Folded {
                 problem
             }
             Event::Purchase(_) => fold_or_report(&mut self.purchases, recorded),
+            Event::Shard(_) => fold_or_report(&mut self.shards, recorded),
             Event::Approval(_) => fold_or_report(&mut self.approvals, recorded),
             Event::Payout(event) => {
                 let problem = rules::of_payout(self.payouts.get(&PayoutId(id)), event);
@@ -260,6 +266,7 @@ impl Folded {
             products: one(&mut self.products, id),
             categories: one(&mut self.categories, id),
             purchases: one(&mut self.purchases, id),
+            shards: one(&mut self.shards, id),
             beneficiaries: one(&mut self.beneficiaries, id),
             payouts: one(&mut self.payouts, id),
             statements: one(&mut self.statements, id),
@@ -347,6 +354,7 @@ impl Folded {
         write_all(conn, shard, &self.webhooks).await?;
         write_all(conn, shard, &self.replays).await?;
         write_all(conn, shard, &self.purchases).await?;
+        write_all(conn, shard, &self.shards).await?;
         write_all(conn, shard, &self.beneficiaries).await?;
         write_all(conn, shard, &self.payouts).await?;
         write_all(conn, shard, &self.statements).await?;

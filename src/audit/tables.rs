@@ -43,7 +43,7 @@ const fn stream(name: &'static str, stream_type: StreamType) -> Table {
     Table { name, key: "id", key_type: "bigint", identity: &["id"], rows_of: RowsOf::Stream(stream_type), prunable: None }
 }
 
-const TABLES: [Table; 24] = [
+const TABLES: [Table; 25] = [
     stream("accounts", StreamType::Account),
     stream("credentials", StreamType::Credential),
     stream("credential_restrictions", StreamType::Credential),
@@ -61,6 +61,7 @@ const TABLES: [Table; 24] = [
     stream("purchases", StreamType::Purchase),
     stream("bank_statements", StreamType::Reconciliation),
     stream("approvals", StreamType::Approval),
+    stream("shards", StreamType::Shard),
     Table {
         name: "wallet_transactions",
         key: "id",

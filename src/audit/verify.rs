@@ -14,11 +14,12 @@ use super::positions::{self, Log};
 use super::stock::Stock;
 use super::tree::Tree;
 use super::walk::Visitors;
-use super::{AuditError, Difference, Findings, Progress, lists, lock, operator_users, second_factors, secrets, shards, streams};
+use super::{
+    AuditError, Difference, Findings, Progress, lists, lock, moves, operator_users, second_factors, secrets, shards, streams,
+};
 use crate::ledger::connect::RUNTIME_ROLE;
-use crate::ledger::half_imported;
 use crate::ledger::health::Health;
-use crate::ledger::reader;
+use crate::ledger::{half_imported, list_shards, reader};
 use crate::secrets::seal::Keyring;
 
 /// Numbers of verified items.
@@ -107,11 +108,13 @@ const SCRATCH: &str = "
     CREATE TEMP TABLE beneficiaries (LIKE public.beneficiaries, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE payouts (LIKE public.payouts, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE purchases (LIKE public.purchases, PRIMARY KEY (shard_id, id));
+    CREATE TEMP TABLE shards (LIKE public.shards, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE approvals (LIKE public.approvals, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE bank_statements (LIKE public.bank_statements, PRIMARY KEY (shard_id, id));
     CREATE TEMP TABLE daily_totals (LIKE public.daily_totals, PRIMARY KEY (shard_id, wallet_id, day));
     CREATE TEMP TABLE stock_days (LIKE public.stock_days, PRIMARY KEY (shard_id, day, product_id));
     CREATE TEMP TABLE stock_costs (LIKE public.stock_costs, PRIMARY KEY (shard_id, reference));
+    CREATE TEMP TABLE moved_vouchers (reference text PRIMARY KEY, product_id bigint, position bigint, is_here boolean);
     CREATE TEMP TABLE webhook_audience (LIKE public.webhook_audience, PRIMARY KEY (shard_id, webhook_id));
     CREATE TEMP TABLE webhook_envelopes (LIKE public.webhook_envelopes, PRIMARY KEY (shard_id, event_id));
     CREATE TEMP TABLE deliveries (LIKE public.deliveries INCLUDING DEFAULTS);
@@ -154,7 +157,8 @@ pub async fn verify_with(
     for (shard, table) in shards::headless(&mut conn).await? {
         findings.add(Difference::Headless { shard, table });
     }
-    let shards: Vec<i16> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&mut conn).await?;
+    shards::unannounced(&mut conn, &mut findings).await?;
+    let shards = list_shards(&mut conn).await?;
     let mut verified = Verified { findings, ..Verified::default() };
     for shard in shards {
         verified.shard(&mut conn, shard, keyring, &progress).await?;
@@ -213,6 +217,7 @@ impl Verified {
         }
         streams::extra_transactions(conn, shard, findings).await?;
         lists::check(conn, shard, findings).await?;
+        moves::check(conn, shard, findings).await?;
         self.reach(conn, shard).await?;
         self.reached.push(of_tree);
         Ok(())

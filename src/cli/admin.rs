@@ -91,6 +91,9 @@ enum Account {
     Create {
         /// Name of the organisation
         name: String,
+        /// Shard of the account, for its whole life [default: the open one with the least load]
+        #[arg(long, value_name = "NUMBER")]
+        shard: Option<i16>,
     },
     /// List accounts
     List(PageArgs),
@@ -362,7 +365,9 @@ fn filled<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
 fn account_operation(account: Account) -> Operation {
     let status = |account: i64, status: &str| put(&format!("/accounts/{account}"), json!({"status": status}));
     match account {
-        Account::Create { name } => post("/accounts", json!({"name": name})),
+        Account::Create { name, shard } => {
+            post("/accounts", filled([("name", Some(json!(name))), ("shard_id", shard.map(Value::from))]))
+        }
         Account::List(page) => list("/accounts", &page),
         Account::Show { account, what } => lookups::of_account(account, what),
         Account::Suspend { account } => status(account, "SUSPENDED"),

@@ -178,7 +178,7 @@ fn as_json(event: &Stored) -> Value {
 }
 
 /// Payload fields that [`summary`] shows, in this order.
-const SUMMARY_FIELDS: [&str; 19] = [
+const SUMMARY_FIELDS: [&str; 23] = [
     "name",
     "product_name",
     "key_prefix",
@@ -195,9 +195,13 @@ const SUMMARY_FIELDS: [&str; 19] = [
     "duplicates",
     "units",
     "vouchers",
+    "lots",
+    "from_shard",
+    "to_shard",
     "by",
     "events",
     "reference",
+    "draining",
 ];
 
 /// Summarises an event's payload in one line: `amount 47.50  balance after 452.50`.

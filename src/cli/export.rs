@@ -1,5 +1,6 @@
 //! `events export` and `events import`: write the log to a file, and load it into an empty database.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,10 @@ use super::escape::Escaping;
 use super::output::{Bar, Output};
 use super::quorum::QuorumArgs;
 use crate::audit::Progress;
+use crate::export::import::{ImportError, Imported};
 use crate::export::selection::Range;
 use crate::export::{self, ExportError, ExportFile, Manifest, Plan, Selection, Stream, tiles};
+use crate::ledger::FIRST_SHARD;
 use crate::ledger::reader::Filter;
 use crate::transparency::{cosignature, store};
 
@@ -25,6 +28,9 @@ pub struct ExportArgs {
     /// Output file; - writes to stdout. An export that was interrupted resumes in the same file [default: -, unless --tiles]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Export the whole log of each shard, or the selected part of each, into a file of this directory, such as shard-2.ndjson
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "tiles"])]
+    out_dir: Option<PathBuf>,
     /// Copy the transparency log (checkpoint, hashes, and entries) into this directory; existing files are compared and
     /// completed
     #[arg(long, value_name = "DIRECTORY")]
@@ -59,14 +65,18 @@ pub struct ExportArgs {
 
 #[derive(Args, Debug)]
 pub struct ImportArgs {
-    /// Complete log written by `events export`, compressed or not
-    file: PathBuf,
+    /// Complete log written by `events export`, compressed or not, or the directory of `--out-dir`
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
 }
 
 impl ExportArgs {
     /// Plans the export. If a checkpoint covers every event that the log has now, a file ends where that checkpoint ends.
     /// Its manifest then proves all of it.
-    async fn plan(&self, pool: &PgPool, shard_id: ShardId, is_file: bool) -> anyhow::Result<Plan> {
+    ///
+    /// With `end`, the export ends at that position.
+    async fn plan(&self, pool: &PgPool, shard_id: ShardId, is_file: bool, end: Option<Position>) -> anyhow::Result<Plan> {
+        let end = end.unwrap_or(Position::MAX);
         let quorum = self.quorum.of_named()?;
         // Read the checkpoint before the head, so that the log has every event that the checkpoint covers.
         let newest = store::newest_cosigned(pool, shard_id, &quorum).await?;
@@ -74,6 +84,7 @@ impl ExportArgs {
             return Err(ExportError::Uncosigned(shard_id, quorum.count).into());
         }
         let (mut head, mut epoch) = self::head(pool, shard_id).await?;
+        head = head.min(end);
         let wanted = self.to.unwrap_or(head).min(head);
         let covering = match newest {
             Some(_) if is_file => cosignature::covering(pool, shard_id, wanted, &quorum).await?,
@@ -81,7 +92,7 @@ impl ExportArgs {
         };
         if let Some(covering) = &covering {
             (head, epoch) = self::head(pool, shard_id).await?;
-            head = head.min(Position::try_from(covering.size)?);
+            head = head.min(Position::try_from(covering.size)?).min(end);
         } else if let Some(newest) = newest.as_ref().filter(|_| is_file) {
             let first = newest.size + 1;
             tracing::warn!("no signed checkpoint covers positions {first} to {wanted}: the export cannot be proven there");
@@ -105,6 +116,18 @@ async fn head(pool: &PgPool, shard: ShardId) -> anyhow::Result<(Position, i64)> 
 
 /// Exports the selected events up to the current head of the log.
 pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &Output) -> anyhow::Result<()> {
+    if let Some(directory) = &args.out_dir {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        // A move of vouchers commits two heads at once, so the logs up to the heads of one moment agree about it.
+        let heads: Vec<(ShardId, Position)> =
+            sqlx::query_as("SELECT shard_id, position FROM log_head WHERE position > 0 ORDER BY shard_id")
+                .fetch_all(pool)
+                .await?;
+        for (shard, end) in heads {
+            to_file(pool, shard, args, Some(end), &directory.join(file_name(shard, args.zstd)), output).await?;
+        }
+        return Ok(());
+    }
     if let Some(directory) = &args.tiles {
         let bar = Bar::new();
         let copied = tiles::copy(pool, shard, directory, &args.quorum.of_named()?, |progress| bar.show(progress)).await;
@@ -118,9 +141,31 @@ pub async fn export(pool: &PgPool, shard: ShardId, args: &ExportArgs, output: &O
     let path = match &args.out {
         Some(path) if path != Path::new("-") => path,
         None if args.tiles.is_some() => return Ok(()),
-        _ => return to_stdout(pool, &args.plan(pool, shard, false).await?).await,
+        _ => return to_stdout(pool, &args.plan(pool, shard, false, None).await?).await,
     };
-    let mut file = ExportFile::open(path, args.plan(pool, shard, true).await?)?;
+    to_file(pool, shard, args, None, path, output).await
+}
+
+/// Returns the name of a shard's file in a directory with the logs of all shards.
+fn file_name(shard: ShardId, is_compressed: bool) -> String {
+    format!("shard-{shard}.ndjson{}", if is_compressed { ".zst" } else { "" })
+}
+
+/// Returns the shard of a file in such a directory.
+fn shard_of(name: &str) -> Option<ShardId> {
+    let number = name.strip_prefix("shard-")?;
+    number.strip_suffix(".ndjson").or_else(|| number.strip_suffix(".ndjson.zst"))?.parse().ok()
+}
+
+async fn to_file(
+    pool: &PgPool,
+    shard: ShardId,
+    args: &ExportArgs,
+    end: Option<Position>,
+    path: &Path,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let mut file = ExportFile::open(path, args.plan(pool, shard, true, end).await?)?;
     let selection = file.plan.selection.clone();
     let bar = Bar::new();
     let (mut at, begun_at) = (file.reached(), file.reached());
@@ -173,13 +218,36 @@ fn report(path: &Path, manifest: &Manifest, begun_at: Position, output: &Output)
     Ok(output.line(format!("{}: {events} events{range}, {bytes} bytes{went_on}", path.display()))?)
 }
 
-/// Imports a log into an empty database.
+/// Imports a log, or those of all shards, into an empty database. The first shard's log adds the other shards, so it is the first.
 pub async fn import(options: &PgConnectOptions, args: &ImportArgs, output: &Output) -> anyhow::Result<()> {
-    if !args.file.is_file() {
-        bail!("{} is not a file", args.file.display());
+    if args.path.is_file() {
+        let bar = Bar::new();
+        let imported = export::import(options, &args.path, |progress| bar.show(progress)).await;
+        return tell_imported(&bar, imported, output);
     }
-    let bar = Bar::new();
-    let imported = export::import(options, &args.file, |progress| bar.show(progress)).await;
+    let entries = std::fs::read_dir(&args.path).with_context(|| format!("{} is no file or directory", args.path.display()))?;
+    let mut logs = BTreeMap::new();
+    for entry in entries {
+        let entry = entry?;
+        if let Some(shard) = entry.file_name().to_str().and_then(shard_of)
+            && let Some(other) = logs.insert(shard, entry.path())
+        {
+            bail!("{} and {} have the same shard", other.display(), entry.path().display());
+        }
+    }
+    if logs.is_empty() {
+        bail!("{} has no file such as {}", args.path.display(), file_name(FIRST_SHARD, false));
+    }
+    for path in logs.values() {
+        let bar = Bar::new();
+        // An earlier run may have imported some of them.
+        let imported = export::import_again(options, path, |progress| bar.show(progress)).await;
+        tell_imported(&bar, imported, output)?;
+    }
+    Ok(())
+}
+
+fn tell_imported(bar: &Bar, imported: Result<Imported, ImportError>, output: &Output) -> anyhow::Result<()> {
     bar.end();
     let imported = imported?;
     if output.json {

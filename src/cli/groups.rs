@@ -8,7 +8,7 @@ use clap::builder::Styles;
 /// Commands by the people who use them.
 const COMMANDS: [(&str, &[&str]); 4] = [
     ("Client", &["call", "listen", "trigger", "login", "logout", "profiles"]),
-    ("Operator", &["admin", "replay", "show", "reconcile", "erase", "clock"]),
+    ("Operator", &["admin", "shard", "replay", "show", "reconcile", "erase", "clock"]),
     ("Audit", &["verify", "log", "receipt", "events"]),
     ("Service", &["demo", "serve", "migrate", "keys", "rebuild", "config", "openapi", "completions", "man", "help"]),
 ];

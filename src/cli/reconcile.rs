@@ -16,7 +16,7 @@ use super::WrongUse;
 use super::output::{Bar, Format, Output, with_progress};
 use super::quorum::QuorumArgs;
 use crate::config::DatabaseSettings;
-use crate::ledger::{connect, history};
+use crate::ledger::{connect, history, list_shards};
 use crate::node::Database;
 use crate::reconciliation::{AsOf, Checked, Period, Report, await_checkpoints, render, report, walk_all};
 
@@ -105,7 +105,7 @@ async fn reconcile(pool: &PgPool, args: &ReconcileArgs, quorum: &Quorum) -> anyh
             let (shard, _) = accounts::find(pool, account).await?.with_context(|| format!("there is no account {account}"))?;
             vec![shard]
         }
-        None => sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(pool).await?,
+        None => list_shards(pool).await?,
     };
     let period = Period { from: args.from, to: args.to, account_id: args.account };
     let (mut report, bounds) = with_progress("adding up", report(pool, &shards, period, usize::MAX)).await?;

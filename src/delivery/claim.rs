@@ -53,12 +53,17 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
+    /// Returns the number of deliveries to claim, of both kinds.
+    pub fn count(&self) -> usize {
+        self.first_attempts + self.retries
+    }
+
     /// Reduces the counts to the room that existing leases leave.
     ///
     /// Retries keep their proportion, and a fraction of a delivery is rounded up or down at random. With fixed rounding,
     /// one of the two kinds would starve where there is room for only one delivery at a time.
     fn beside(self, leased: usize) -> ClaimRequest {
-        let (all, room) = (self.first_attempts + self.retries, self.least.max(self.most.saturating_sub(leased)));
+        let (all, room) = (self.count(), self.least.max(self.most.saturating_sub(leased)));
         if room >= all {
             return self;
         }
@@ -227,7 +232,7 @@ pub async fn claim(
     let fitting: Vec<ClaimRequest> = requests.iter().map(beside).collect();
     let is_short =
         fitting.iter().zip(requests).any(|(fitting, request)| fitting != request && targets.contains_key(&request.webhook_id));
-    if fitting.iter().all(|request| request.first_attempts + request.retries == 0) {
+    if fitting.iter().all(|request| request.count() == 0) {
         tx.rollback().await?;
         connection.keep();
         return Ok(Claims { claimed: vec![], is_short });

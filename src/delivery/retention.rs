@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::heartbeat::{Heartbeat, Heartbeats};
-use crate::ledger::{Ledger, Wake};
+use crate::ledger::{Ledger, ShardWatch, Wake};
 
 /// Rows per statement, so that no transaction is long.
 const BATCH_ROWS: i64 = 1_000;
@@ -56,6 +56,7 @@ pub struct Forgotten {
 #[derive(Debug)]
 pub struct Retention {
     pool: PgPool,
+    shards: ShardWatch,
     heartbeats: Heartbeats,
     heartbeat: Heartbeat,
     /// Wakes the projector, which waits while payloads are deleted.
@@ -76,6 +77,7 @@ impl Retention {
     pub fn new(ledger: &Ledger, settings: RetentionSettings) -> Retention {
         Retention {
             pool: ledger.maintenance().clone(),
+            shards: ledger.shard_watch().clone(),
             heartbeats: ledger.heartbeats().clone(),
             heartbeat: Heartbeat::default(),
             wake: ledger.wake().clone(),
@@ -202,7 +204,7 @@ impl Retention {
             let full: Vec<Uuid> = page[..old].iter().filter(|(_, has_payload, _)| *has_payload).map(|(id, ..)| *id).collect();
             if !full.is_empty() {
                 let gone = deliveries::forget_payloads(&self.pool, shard, &full).await;
-                self.wake.let_go();
+                self.wake.committed(shard);
                 forgotten += gone?;
             }
             walk.after = *last;
@@ -228,7 +230,7 @@ impl Retention {
         Ok(trimmed)
     }
 
-    pub async fn run(mut self, shards: Vec<ShardId>, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let mut round = tokio::time::interval(EVERY);
         round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.heartbeat = self.heartbeats.background("retention");
@@ -239,7 +241,7 @@ impl Retention {
                 return;
             }
             let mut has_failed = false;
-            for &shard in &shards {
+            for shard in self.shards.current() {
                 self.heartbeat.beat();
                 // Every batch is independent: one that a stop interrupts is repeated in the next round.
                 match stop.run_until_cancelled(self.once(shard)).await {
@@ -316,29 +318,30 @@ async fn trim(
     }
 }
 
-/// Bytes of response bodies that one worker has stored since the last trim, by webhook. A webhook may store its quota in
-/// much less than a round; it is then trimmed at once.
+/// Bytes of response bodies of a shard that one worker has stored since the last trim, by webhook. A webhook may store its
+/// quota in much less than a round; it is then trimmed at once.
 #[derive(Debug)]
 pub(super) struct Bodies {
     pool: PgPool,
+    shard: ShardId,
     quota: u64,
     heartbeat: Heartbeat,
-    stored: HashMap<(ShardId, WebhookId), u64>,
+    stored: HashMap<WebhookId, u64>,
     trims: JoinSet<()>,
 }
 
 impl Bodies {
-    pub(super) fn new(pool: PgPool, quota: u64, heartbeat: Heartbeat) -> Bodies {
+    pub(super) fn new(pool: PgPool, shard: ShardId, quota: u64, heartbeat: Heartbeat) -> Bodies {
         heartbeat.rest();
-        Bodies { pool, quota, heartbeat, stored: HashMap::new(), trims: JoinSet::new() }
+        Bodies { pool, shard, quota, heartbeat, stored: HashMap::new(), trims: JoinSet::new() }
     }
 
     /// Counts the bytes of a stored body, and trims the webhook if it has stored its quota.
-    pub(super) fn stored(&mut self, shard: ShardId, webhook: WebhookId, bytes: usize) {
-        let stored = self.stored.entry((shard, webhook)).or_default();
+    pub(super) fn stored(&mut self, webhook: WebhookId, bytes: usize) {
+        let stored = self.stored.entry(webhook).or_default();
         *stored += (bytes as u64).max(MIN_BODY_BYTES.unsigned_abs());
         if *stored > self.quota.max(MIN_TRIMMED) {
-            self.trim(shard, webhook);
+            self.trim(webhook);
         }
     }
 
@@ -346,19 +349,19 @@ impl Bodies {
     pub(super) fn catch_up(&mut self) {
         let most = self.quota.max(MIN_TRIMMED);
         let over = self.stored.iter().find(|(_, stored)| **stored > most).map(|(of, _)| *of);
-        if let Some((shard, webhook)) = over {
-            self.trim(shard, webhook);
+        if let Some(webhook) = over {
+            self.trim(webhook);
         }
     }
 
     /// Starts a trim. Only one runs at a time, because the rest of this worker needs connections too.
-    fn trim(&mut self, shard: ShardId, webhook: WebhookId) {
+    fn trim(&mut self, webhook: WebhookId) {
         while self.trims.try_join_next().is_some() {}
         if !self.trims.is_empty() {
             return;
         }
-        self.stored.remove(&(shard, webhook));
-        let (pool, quota, heartbeat) = (self.pool.clone(), self.quota, self.heartbeat.clone());
+        self.stored.remove(&webhook);
+        let (pool, shard, quota, heartbeat) = (self.pool.clone(), self.shard, self.quota, self.heartbeat.clone());
         self.trims.spawn(async move {
             if let Err(error) = trim(&pool, &heartbeat, (shard, webhook), quota).await {
                 tracing::warn!(shard, webhook = webhook.0, %error, "failed to trim response bodies; retrying in the next round");

@@ -63,6 +63,8 @@ struct EndpointState {
     sent_while_fast: usize,
     /// Number of claimed deliveries that are not recorded or given back yet, including those that wait or are being sent.
     held: usize,
+    /// Number of deliveries that a claim in progress may add.
+    claiming: usize,
     /// Number of deliveries that may be claimed at once. It starts small, grows with fast answers and halves without any.
     allowance: usize,
     /// Copy of [`Limits::fast_within`].
@@ -116,18 +118,19 @@ pub struct Scheduler {
     sending: usize,
     waiting: usize,
     held: usize,
+    claiming: usize,
     turn: u64,
 }
 
 impl Scheduler {
     pub fn new(limits: Limits) -> Scheduler {
-        Scheduler { limits, endpoints: HashMap::new(), sending: 0, waiting: 0, held: 0, turn: 0 }
+        Scheduler { limits, endpoints: HashMap::new(), sending: 0, waiting: 0, held: 0, claiming: 0, turn: 0 }
     }
 
     /// Updates the webhooks of a shard that have something due, and evicts inactive ones.
     pub fn found(&mut self, shard: ShardId, due: Vec<Due>, now: Instant) {
         self.endpoints.retain(|_, endpoint| {
-            endpoint.held > 0
+            endpoint.held + endpoint.claiming > 0
                 || endpoint.has_first_attempts
                 || endpoint.has_retries
                 || now.saturating_duration_since(endpoint.no_response_since) < FORGOTTEN
@@ -154,6 +157,7 @@ impl Scheduler {
             sending: 0,
             sent_while_fast: 0,
             held: 0,
+            claiming: 0,
             allowance: self.limits.new,
             fast_within: self.limits.fast_within,
             last: None,
@@ -163,22 +167,31 @@ impl Scheduler {
         })
     }
 
-    /// Returns the deliveries to claim now in this shard.
-    pub fn wanted(&mut self, shard: ShardId, now: Instant) -> Vec<ClaimRequest> {
-        let all = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held);
-        self.wanted_of(shard, Free { all, ..self.most() }, now)
+    /// Returns the deliveries to claim now in this shard. Each claim leaves half of what is free to other shards, and a shard
+    /// does not hold more than that: its claims may wait, and so may its results.
+    pub fn wanted(&mut self, shard: ShardId, is_only_shard: bool, now: Instant) -> Vec<ClaimRequest> {
+        let free = self.limits.in_flight.saturating_mul(AHEAD).saturating_sub(self.held + self.claiming);
+        let (all, parts) = if is_only_shard { (free, 1) } else { (free.saturating_sub(self.held_in(shard)), 2) };
+        self.wanted_of(shard, Free { all, ..self.most() }, parts, now)
     }
 
-    /// Returns the deliveries to claim now, at most `most`. Deliveries held of webhooks that are not fast are deducted from
-    /// the shares of their kind.
-    pub fn wanted_of(&mut self, shard: ShardId, most: Free, now: Instant) -> Vec<ClaimRequest> {
+    /// Returns the number of deliveries that a shard holds, including those that a claim in progress may add.
+    fn held_in(&self, shard: ShardId) -> usize {
+        let own = self.endpoints.values().filter(|endpoint| endpoint.shard == shard);
+        own.map(|endpoint| endpoint.held + endpoint.claiming).sum()
+    }
+
+    /// Returns the deliveries to claim now, at most one of `parts` equal parts of `most`. Deliveries held of webhooks that are
+    /// not fast are deducted from the shares of their kind first.
+    pub fn wanted_of(&mut self, shard: ShardId, most: Free, parts: usize, now: Instant) -> Vec<ClaimRequest> {
         let is_wanted =
             |endpoint: &EndpointState| endpoint.shard == shard && (endpoint.has_first_attempts || endpoint.has_retries);
         let limits = self.limits;
         self.shared(
             most,
+            parts,
             now,
-            |endpoint| endpoint.held,
+            |endpoint| endpoint.held + endpoint.claiming,
             |endpoint| match is_wanted(endpoint) {
                 true => endpoint.allowance(limits, now).saturating_sub(endpoint.held),
                 false => 0,
@@ -205,6 +218,26 @@ impl Scheduler {
             Some(ClaimRequest { webhook_id, first_attempts: count - retries, retries, least, most })
         })
         .collect()
+    }
+
+    /// Notes that a claim of these deliveries has begun. They count as held until it ends, for the claims of other shards.
+    pub fn claim_begun(&mut self, requests: &[ClaimRequest]) {
+        for request in requests {
+            if let Some(endpoint) = self.endpoints.get_mut(&request.webhook_id) {
+                endpoint.claiming += request.count();
+                self.claiming += request.count();
+            }
+        }
+    }
+
+    /// Notes that a claim has ended.
+    pub fn claim_ended(&mut self, requests: &[ClaimRequest]) {
+        for request in requests {
+            if let Some(endpoint) = self.endpoints.get_mut(&request.webhook_id) {
+                endpoint.claiming = endpoint.claiming.saturating_sub(request.count());
+                self.claiming = self.claiming.saturating_sub(request.count());
+            }
+        }
     }
 
     /// Adds the claimed deliveries to the scheduler. A webhook that yielded fewer than wanted has no more due for now.
@@ -241,6 +274,7 @@ impl Scheduler {
         let per_webhook = self.limits.per_webhook;
         let shares = self.shared(
             Free { all: self.limits.in_flight - self.sending, ..self.most() },
+            1,
             now,
             |endpoint| endpoint.sending,
             |endpoint| endpoint.waiting.len().min(per_webhook.saturating_sub(endpoint.sending)),
@@ -345,10 +379,12 @@ impl Scheduler {
     /// Distributes capacity among the webhooks, by what each has already.
     ///
     /// `most.all` is net of what the webhooks have; the shares by responsiveness are reduced here. Sends that started while their
-    /// webhook was fast, but no longer is, count for no share: the shares are computed from the capacity without them.
+    /// webhook was fast, but no longer is, count for no share: the shares are computed from the capacity without them. Only one
+    /// of `parts` equal parts of the rest is distributed.
     fn shared(
         &mut self,
         most: Free,
+        parts: usize,
         now: Instant,
         has: impl Fn(&EndpointState) -> usize,
         room: impl Fn(&EndpointState) -> usize,
@@ -382,9 +418,9 @@ impl Scheduler {
             }
         }
         let free = Free {
-            all: most.all,
-            not_fast: most.not_fast.saturating_sub(stuck / 2 + unresponsive + unknown),
-            unresponsive: most.unresponsive.saturating_sub(stuck / 4 + unresponsive),
+            all: most.all.div_ceil(parts),
+            not_fast: most.not_fast.saturating_sub(stuck / 2 + unresponsive + unknown).div_ceil(parts),
+            unresponsive: most.unresponsive.saturating_sub(stuck / 4 + unresponsive).div_ceil(parts),
         };
         let given = share(&candidates, free);
         self.turn += 1;

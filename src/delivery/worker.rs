@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::SubsecRound;
+use futures::StreamExt;
 use ledger_events::{ShardId, WebhookId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -17,7 +18,7 @@ use super::record::{self, Ended, Lease};
 use super::schedule::Clock;
 use super::scheduler::{FAST_WITHIN, Limits, Scheduler};
 use super::share::Free;
-use crate::ledger::{NewDeliveries, connect, reader};
+use crate::ledger::{NewDeliveries, ShardWatch, connect, reader};
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
 use crate::telemetry::traces::{self, OpenSpan, SpanKind, TraceParent};
@@ -105,7 +106,7 @@ pub struct Round {
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub database: connect::Delivery,
-    pub shards: Vec<ShardId>,
+    pub shards: ShardWatch,
     pub keyring: Arc<Keyring>,
     pub sender: Arc<Sender>,
     pub settings: WorkerSettings,
@@ -123,9 +124,20 @@ enum SendDisposition {
     Cut(Lease),
 }
 
-/// Deliveries that the recorder has recorded or given back.
+impl SendDisposition {
+    fn shard(&self) -> ShardId {
+        match self {
+            Self::Sent(ended) => ended.claimed.shard,
+            Self::Unsent(claimed) => claimed.shard,
+            Self::Cut(lease) => lease.shard,
+        }
+    }
+}
+
+/// Deliveries of a shard that its recorder has recorded or given back.
 #[derive(Debug)]
 struct Released {
+    shard: ShardId,
     /// Webhook of each delivery.
     webhooks: Vec<WebhookId>,
     /// Whether some were given back. They are due again.
@@ -135,24 +147,17 @@ struct Released {
 /// Due webhooks of a shard, and the current targets of webhooks with claimed deliveries that wait to be sent.
 #[derive(Debug)]
 struct DueWork {
-    shard: ShardId,
     due: Vec<Due>,
+    /// Time until more are due.
+    later: Option<Duration>,
     targets: HashMap<WebhookId, Arc<Target>>,
 }
 
-/// Response of the database to the query that ran in the background.
+/// Response of the database to a query that ran in the background.
 #[derive(Debug)]
 enum DbResponse {
-    /// Due webhooks by shard, the time until more are due, and the shards whose query failed.
-    Due {
-        found: Vec<DueWork>,
-        later: Option<Duration>,
-        refused: Vec<(ShardId, sqlx::Error)>,
-    },
-    Claimed(Vec<ClaimRequest>, Claims),
-    Refused(ShardId, sqlx::Error),
-    /// No query was in progress. The wake-up timer fired.
-    None,
+    Due(Result<DueWork, sqlx::Error>),
+    Claimed(Vec<ClaimRequest>, Result<Claims, sqlx::Error>),
 }
 
 impl Worker {
@@ -165,6 +170,13 @@ impl Worker {
         self.settings.deadline + self.settings.lease_margin
     }
 
+    /// Returns a worker for one shard, with connections of its own.
+    fn separate(&self, shard: ShardId) -> Worker {
+        let database = self.database.separate(shard);
+        self.metrics.watch_pool(&database.pool);
+        Worker { database, ..self.clone() }
+    }
+
     /// Claims up to `free` due deliveries of a shard, and writes their attempts ahead.
     pub async fn claim_once(&self, shard: ShardId, free: usize) -> Result<Vec<Claimed>, sqlx::Error> {
         let now = Instant::now();
@@ -172,7 +184,7 @@ impl Worker {
         let mut scheduler = Scheduler::new(Limits { new: limits.per_webhook, beside: 0, ..limits });
         let (due, _) = claim::due(&self.database.pool, &self.settings.clock, shard).await?;
         scheduler.found(shard, due, now);
-        let requests = scheduler.wanted_of(shard, Free { all: free, not_fast: usize::MAX, unresponsive: usize::MAX }, now);
+        let requests = scheduler.wanted_of(shard, Free { all: free, not_fast: usize::MAX, unresponsive: usize::MAX }, 1, now);
         Ok(self.take(shard, &requests).await?.claimed)
     }
 
@@ -269,7 +281,7 @@ impl Worker {
     /// Claims, sends and records once, for every shard.
     pub async fn once(&self) -> Result<Round, sqlx::Error> {
         let mut round = Round::default();
-        for &shard in &self.shards {
+        for shard in self.shards.current() {
             self.fail_lost_attempts_of(shard).await?;
             self.repair_shard(shard).await?;
             let claimed = self.claim_once(shard, self.settings.max_in_flight).await?;
@@ -297,38 +309,32 @@ impl Worker {
     /// Runs until stopped. The worker then claims nothing more, gives back unsent deliveries and waits for sends in flight.
     /// It ends the leases of sends that it has to cancel.
     pub async fn run(self, stop: CancellationToken) {
-        let (left, leaving) = mpsc::unbounded_channel(); // bounded by the number of deliveries that the scheduler holds
         let (gone, mut going) = mpsc::unbounded_channel();
-        let mut recorder = tokio::spawn(self.clone().record_all(leaving, gone));
-        let mut round = Running::new(&self, left);
+        let mut round = Running::new(&self, gone);
+        let mut shards = self.shards.clone();
         let mut made = self.made.anywhere.clone();
         let mut made_here = self.made.here.subscribe();
         let heartbeat = self.metrics.heartbeats().background("delivery");
-        // If the recorder ends, the worker ends too, and its supervisor notices.
-        while !stop.is_cancelled() && !recorder.is_finished() {
+        while !stop.is_cancelled() {
             heartbeat.beat();
+            round.begin_new();
             round.send();
             round.ask();
             let wakes_at = round.wakes_at();
             tokio::select! {
                 () = stop.cancelled() => {}
-                _ = &mut recorder => break,
-                Ok(()) = made.changed() => round.look_at = Instant::now(),
+                () = shards.changed() => {}
+                // The worker ends too, and its supervisor notices.
+                () = round.recorders.one_ended() => break,
+                Ok(()) = made.changed() => round.look_now(),
                 heard = made_here.recv() => match heard {
                     Ok(addressees) => round.made(&addressees),
-                    Err(RecvError::Lagged(_) | RecvError::Closed) => round.look_at = Instant::now(),
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => round.look_now(),
                 },
                 Some(ended) = round.sends.join_next_with_id() => round.ended(ended),
                 Some(released) = going.recv() => round.gone(&released),
-                answer = async {
-                    match &mut round.asked {
-                        Some(asked) => asked.await,
-                        None => {
-                            tokio::time::sleep_until(wakes_at.into()).await;
-                            DbResponse::None
-                        }
-                    }
-                } => round.answered(answer),
+                Some((shard, answer)) = round.asked.next() => round.answered(shard, answer),
+                () = tokio::time::sleep_until(wakes_at.into()) => {}
             }
             while let Some(ended) = round.sends.try_join_next_with_id() {
                 round.ended(ended);
@@ -337,47 +343,27 @@ impl Worker {
                 round.gone(&released);
             }
         }
-        round.finish().await;
-        if recorder.is_finished() {
-            return;
-        }
-        let recording = recorder.abort_handle();
-        if tokio::time::timeout(self.settings.stop_grace, recorder).await.is_err() {
-            tracing::warn!("stopped before all results were recorded; their deliveries will be repeated");
-            recording.abort();
-        }
+        round.finish().await.finish(self.settings.stop_grace).await;
     }
 
-    /// Queries due webhooks and current targets in every shard. A shard that fails does not hide the others.
-    async fn look(self, waiting: HashMap<ShardId, Vec<WebhookId>>) -> DbResponse {
-        let (mut found, mut later, mut refused) = (vec![], None::<Duration>, vec![]);
-        for &shard in &self.shards {
-            match self.look_into(shard, waiting.get(&shard).map_or(&[], Vec::as_slice)).await {
-                Ok((of_shard, next)) => {
-                    found.push(of_shard);
-                    later = [later, next].into_iter().flatten().min();
-                }
-                Err(error) => refused.push((shard, error)),
-            }
-        }
-        DbResponse::Due { found, later, refused }
+    /// Queries the due webhooks and current targets of a shard.
+    async fn look(self, shard: ShardId, waiting: Vec<WebhookId>) -> (ShardId, DbResponse) {
+        (shard, DbResponse::Due(self.look_into(shard, &waiting).await))
     }
 
-    async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<(DueWork, Option<Duration>), sqlx::Error> {
+    async fn look_into(&self, shard: ShardId, waiting: &[WebhookId]) -> Result<DueWork, sqlx::Error> {
         let (pool, clock) = (&self.database.pool, &self.settings.clock);
         let (due, later) = claim::due(pool, clock, shard).await?;
         let targets = match waiting {
             [] => HashMap::new(),
             webhooks => self.targets.now(pool, clock, &self.keyring, shard, webhooks).await?,
         };
-        Ok((DueWork { shard, due, targets }, later))
+        Ok(DueWork { due, later, targets })
     }
 
-    async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> DbResponse {
-        match self.take(shard, &requests).await {
-            Ok(claims) => DbResponse::Claimed(requests, claims),
-            Err(error) => DbResponse::Refused(shard, error),
-        }
+    async fn claim(self, shard: ShardId, requests: Vec<ClaimRequest>) -> (ShardId, DbResponse) {
+        let claims = self.take(shard, &requests).await;
+        (shard, DbResponse::Claimed(requests, claims))
     }
 }
 

@@ -15,7 +15,7 @@ use ledger_database::{Connector, PgConnectOptions, PgConnection};
 use ledger_events::reconciliation::ReconciliationEvent;
 use ledger_events::wallet::Movement;
 use ledger_events::webhook::WebhookEvent;
-use ledger_events::{Actor, Event, Position, Recorded, ShardId, StreamType};
+use ledger_events::{Actor, Event, IDS_PER_SHARD, Id, Position, Recorded, ShardId, StreamType, id_base};
 use ledger_projections::listing::maintain;
 use ledger_projections::{Inline, ProjectionError, deliveries};
 use serde::Serialize;
@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::offline::structure::Structure;
 use super::{ExportError, Manifest, line, read};
 use crate::audit::{AuditError, Difference, Findings, Progress, lock};
-use crate::ledger::head::Head;
+use crate::ledger::head::{self, Head};
 use crate::ledger::reader::{self, ReadError, Stored};
 use crate::ledger::{IMPORT, half_imported, write};
 
@@ -53,7 +53,7 @@ pub enum ImportError {
     Part(PathBuf),
     #[error("{} is not a valid log: {difference}", .path.display())]
     Damaged { path: PathBuf, difference: Box<Difference> },
-    #[error("the database has no shard {0}")]
+    #[error("the database has no shard {0}: import the log of the first shard before, which adds the others")]
     NoShard(ShardId),
     #[error("the ledger is not empty: the log of shard {shard} has {events} events")]
     NotEmpty { shard: ShardId, events: i64 },
@@ -77,9 +77,9 @@ pub struct Imported {
 struct Survey {
     shard: ShardId,
     events: Position,
-    /// Greatest id of each sequence.
+    /// Greatest number of each sequence.
     ids: BTreeMap<&'static str, i64>,
-    /// Ids of deliveries that events state.
+    /// Sequence numbers of the deliveries whose ids events state.
     given: BTreeSet<i64>,
     /// Epoch of the exported log's head, from the manifest.
     epoch: i64,
@@ -92,10 +92,18 @@ struct Survey {
 /// a verify or a rebuild runs, and when the ledger is neither empty nor an unfinished import of this file. Also
 /// returns an error when the database fails; the import can then be run again.
 pub async fn import(options: &PgConnectOptions, path: &Path, progress: impl Fn(Progress)) -> Result<Imported, ImportError> {
-    import_in_pages(options, path, PAGE_EVENTS, progress).await
+    import_in_pages(options, path, PAGE_EVENTS, false, progress).await
 }
 
-/// Imports a file with this number of events per transaction.
+/// Imports a file, like [`import`]. Compares a log that the ledger has already, and leaves it as it is.
+///
+/// # Errors
+/// Same as [`import`], except that the ledger may have the whole log.
+pub async fn import_again(options: &PgConnectOptions, path: &Path, progress: impl Fn(Progress)) -> Result<Imported, ImportError> {
+    import_in_pages(options, path, PAGE_EVENTS, true, progress).await
+}
+
+/// Imports a file with this number of events per transaction. `is_again`: the ledger may have the whole log.
 ///
 /// # Errors
 /// Same as [`import`].
@@ -103,6 +111,7 @@ pub async fn import_in_pages(
     options: &PgConnectOptions,
     path: &Path,
     page_events: usize,
+    is_again: bool,
     progress: impl Fn(Progress),
 ) -> Result<Imported, ImportError> {
     let survey = survey(path, &progress).await?;
@@ -112,6 +121,11 @@ pub async fn import_in_pages(
     let before = head.position;
     match is_begun {
         true => compare(&mut conn, &survey, before, path).await?,
+        false if is_again && before > 0 && before == survey.events => {
+            compare(&mut conn, &survey, before, path).await?;
+            lock::release(&mut conn).await?;
+            return Ok(Imported { shard_id: survey.shard, events: survey.events, before });
+        }
         false if before > 0 => return Err(ImportError::NotEmpty { shard: survey.shard, events: before }),
         false => begin(&mut conn, &survey).await?,
     }
@@ -201,7 +215,7 @@ impl Survey {
     fn note(&mut self, recorded: &Recorded) {
         let mut taken = |sequence, id: i64| {
             let greatest = self.ids.entry(sequence).or_default();
-            *greatest = id.max(*greatest);
+            *greatest = id.sequence_number().max(*greatest);
         };
         let sequence = match recorded.stream_type {
             StreamType::Order => Some("order_ids"),
@@ -222,7 +236,7 @@ impl Survey {
             StreamType::Approval => Some("approval_ids"),
             StreamType::Verification => Some("audit_runs_id_seq"),
             StreamType::ApiVersion => None, // a version is identified by its own number
-            StreamType::Log => None,        // the stream's id is the shard's
+            StreamType::Log | StreamType::Shard => None, // the stream's id is the shard's
         };
         if let Some(sequence) = sequence {
             taken(sequence, recorded.stream_id);
@@ -238,7 +252,7 @@ impl Survey {
                 }
             }
             Event::Reconciliation(ReconciliationEvent::MatchDecided(event)) => taken("match_decision_ids", event.decision_id.0),
-            Event::Webhook(WebhookEvent::WebhookTested(event)) => _ = self.given.insert(event.delivery_id),
+            Event::Webhook(WebhookEvent::WebhookTested(event)) => _ = self.given.insert(event.delivery_id.sequence_number()),
             _ => {}
         }
     }
@@ -325,24 +339,23 @@ fn pages(path: &Path, after: Position, size: usize) -> mpsc::Receiver<Result<Pag
     receiver
 }
 
-/// Assigns ids to deliveries in the order in which the log makes them, like the projector. Skips the ids that events
-/// state.
+/// Assigns ids to deliveries in the order in which the log makes them, like the projector. Skips the numbers of ids that
+/// events state.
 #[derive(Debug)]
 struct DeliveryIds {
+    shard: ShardId,
+    /// Last number of the sequence.
     last: i64,
     given: BTreeSet<i64>,
 }
 
 impl DeliveryIds {
-    /// Starts after the existing ids: those of another shard, or of an earlier run.
+    /// Starts after the numbers of existing ids: those of another shard, or of an earlier run.
     async fn after(conn: &mut PgConnection, survey: &Survey) -> Result<DeliveryIds, sqlx::Error> {
         let given: Vec<i64> = survey.given.iter().copied().collect();
-        let last = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM deliveries WHERE shard_id <> $1 OR id <> ALL ($2)")
-            .bind(survey.shard)
-            .bind(given)
-            .fetch_one(conn)
-            .await?;
-        Ok(DeliveryIds { last, given: survey.given.clone() })
+        let numbers = "SELECT coalesce(max(id % $3), 0) FROM deliveries WHERE shard_id <> $1 OR id % $3 <> ALL ($2)";
+        let last = sqlx::query_scalar(numbers).bind(survey.shard).bind(given).bind(IDS_PER_SHARD).fetch_one(conn).await?;
+        Ok(DeliveryIds { shard: survey.shard, last, given: survey.given.clone() })
     }
 
     fn draw(&mut self) -> i64 {
@@ -350,7 +363,7 @@ impl DeliveryIds {
         while self.given.contains(&self.last) {
             self.last += 1;
         }
-        self.last
+        id_base(self.shard) + self.last
     }
 }
 
@@ -367,6 +380,8 @@ async fn write(conn: &mut PgConnection, head: &mut Head, page: &Page, ids: &mut 
     for inline in Inline::ALL {
         inline.apply(&mut tx, shard, &page.decoded).await?;
     }
+    let added: Vec<i64> = page.decoded.iter().filter_map(|new| head::added(new.stream_id, &new.event)).collect();
+    head::add(&mut tx, added).await?;
     let mut left = &page.decoded[..];
     while !left.is_empty() {
         let mut made = reader::fold_deliveries(&mut tx, shard, left).await?;

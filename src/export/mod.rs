@@ -19,7 +19,7 @@ use ledger_events::{Position, ShardId};
 
 use crate::ledger::reader::{ReadError, Stored};
 pub use file::{ExportFile, Plan};
-pub use import::import;
+pub use import::{import, import_again};
 pub use line::LineError;
 pub use manifest::Manifest;
 pub use selection::{Selection, Stream};

@@ -20,9 +20,9 @@ const STEP: i64 = 1_000;
 /// node has recorded.
 pub async fn run(ledger: Ledger, heartbeat: Heartbeat, stop: CancellationToken) {
     loop {
-        heartbeat.beat();
         let mut is_more = false;
-        for shard in ledger.shards().collect::<Vec<_>>() {
+        for shard in ledger.shards() {
+            heartbeat.beat();
             match step(&ledger, shard).await {
                 Ok(found) => is_more |= i64::try_from(found).is_ok_and(|found| found == STEP),
                 Err(error) => tracing::warn!(shard, %error, "failed to record expired vouchers; retrying"),

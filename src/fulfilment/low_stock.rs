@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ledger_database::PgPool;
-use ledger_events::{Money, ProductId, ShardId};
+use ledger_events::{Money, ProductId};
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Heartbeat;
-use crate::ledger::{connect, stock};
+use crate::ledger::{ShardWatch, connect, stock};
 use crate::telemetry::Metrics;
 
 /// Interval between two checks.
@@ -20,11 +20,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Checks the thresholds until stopped. Logs each denomination once when its stock becomes low, and once when it is not low
 /// any more.
-pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, heartbeat: Heartbeat, stop: CancellationToken) {
+pub async fn run(pool: PgPool, shards: ShardWatch, metrics: Metrics, heartbeat: Heartbeat, stop: CancellationToken) {
     let mut known = BTreeSet::new();
     loop {
         heartbeat.beat();
-        let pause = match connect::within(DEADLINE, stock::low(&pool, &shards)).await {
+        let pause = match connect::within(DEADLINE, stock::low(&pool, &shards.current())).await {
             Ok(low) => {
                 tell(&known, &low);
                 metrics.stock_low(low.len());

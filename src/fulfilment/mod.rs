@@ -1,10 +1,11 @@
 //! Fulfilment: takes up placed orders and allocates voucher stock to them.
 //!
 //! It only submits commands. The writer decides under the head lock which vouchers each order gets, so any number of nodes
-//! can run fulfilment concurrently.
+//! can run fulfilment concurrently. Between shards, [`moves`] brings vouchers to where orders wait.
 
 pub mod expiry;
 pub mod low_stock;
+pub mod moves;
 pub mod supply;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -12,14 +13,15 @@ use std::time::{Duration, Instant};
 
 use ledger_database::PgPool;
 use ledger_events::order::{Order, OrderStatus};
-use ledger_events::{Actor, OrderId, Position, ShardId};
+use ledger_events::{Actor, OrderId, Position, ProductId, ShardId};
 use ledger_projections::orders::{self, Queued};
+use rust_decimal::Decimal;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::ledger::reader::{self, SeenHead};
-use crate::ledger::stock;
+use crate::ledger::stock::{self, Arrivals};
 use crate::ledger::{CommandResult, Ledger, Origin, Reply, WriteError, commands};
 use crate::telemetry::Metrics;
 use crate::telemetry::traces::{self, TraceParent};
@@ -79,8 +81,10 @@ struct Progress {
     taken_up_to: Position,
     /// Head of the log when the queue was last read. `taken_up_to` is valid only for a log that continues from it.
     seen: Option<SeenHead>,
-    /// Id of the newest voucher when stock was last allocated, and the time of that.
-    restocked: Option<(i64, Instant)>,
+    /// Arrivals in the stock up to its last allocation, and the time of that.
+    restocked: Option<(Arrivals, Instant)>,
+    /// Vouchers of this shard that are left to older orders of others, each with the time since which they are.
+    yields_since: HashMap<(ProductId, Decimal), Instant>,
 }
 
 impl Progress {
@@ -105,14 +109,14 @@ impl Progress {
     fn start_over(&mut self) {
         (self.taken_up_to, self.seen, self.restocked) = (0, None, None);
         self.refused.clear(); // the other log reuses ids
+        self.yields_since.clear();
     }
 }
 
 impl Fulfilment {
     pub fn new(ledger: Ledger, metrics: Metrics) -> Fulfilment {
-        let shards = ledger.shards().map(|shard| (shard, Progress::default())).collect();
         let pool = ledger.pool().clone();
-        Fulfilment { ledger, pool, metrics, shards, idle: IDLE }
+        Fulfilment { ledger, pool, metrics, shards: HashMap::new(), idle: IDLE }
     }
 
     /// Sets the interval between checks when no wake-up arrives.
@@ -125,32 +129,35 @@ impl Fulfilment {
         Fulfilment { pool, ..self }
     }
 
-    pub async fn run(mut self, stop: CancellationToken) {
-        let mut grown = self.ledger.wake().subscribe();
-        let shards: Vec<ShardId> = self.ledger.shards().collect();
+    /// Runs until stopped. Each shard has a loop of its own, so that it does not wait for another one.
+    pub async fn run(self, stop: CancellationToken) {
+        let shards = self.ledger.shard_watch().clone();
+        shards.each(&stop, |shard| self.separate().follow(shard, stop.clone())).await;
+    }
+
+    /// Returns a fulfilment with the same settings and no progress.
+    fn separate(&self) -> Fulfilment {
+        let Fulfilment { ledger, pool, metrics, idle, .. } = self;
+        Fulfilment::new(ledger.clone(), metrics.clone()).reading(pool.clone()).idling(*idle)
+    }
+
+    /// Fulfils the orders of a shard until stopped.
+    async fn follow(mut self, shard: ShardId, stop: CancellationToken) {
+        let mut grown = self.ledger.wake().subscribe_to(shard);
         let heartbeat = self.ledger.heartbeats().background("fulfilment");
         while !stop.is_cancelled() {
-            grown.borrow_and_update();
-            let mut is_more = false;
-            let mut is_hindered = false;
-            for &shard in &shards {
-                heartbeat.beat();
-                match self.advance(shard).await {
-                    Ok(outcome) => {
-                        is_more |= outcome.taken_up + outcome.restocked > 0 || outcome.is_under_way;
-                        is_hindered |= outcome.is_hindered;
-                    }
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to take up orders; retrying");
-                        is_hindered = true;
-                    }
-                }
-            }
+            heartbeat.beat();
+            let outcome = self.advance(shard).await.unwrap_or_else(|error| {
+                tracing::warn!(shard, %error, "failed to take up orders; retrying");
+                Outcome { is_hindered: true, ..Outcome::default() }
+            });
+            let Outcome { taken_up, restocked, is_under_way, is_hindered } = outcome;
+            let is_more = taken_up + restocked > 0 || is_under_way;
             let pause = if is_hindered { RETRY_PAUSE } else { self.idle };
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = std::future::ready(()), if is_more && !is_hindered => {}
-                _ = grown.changed(), if !is_hindered => {}
+                () = grown.changed(), if !is_hindered => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -271,24 +278,29 @@ impl Fulfilment {
         is_hindered
     }
 
-    /// Allocates new stock to the orders that wait for it, oldest first. Without new stock this reads a single index entry.
+    /// Allocates new stock to the orders that wait for it, oldest first. Without new stock this reads a few index entries.
     async fn restock(&mut self, shard: ShardId) -> Result<Outcome, sqlx::Error> {
         let mut outcome = Outcome::default();
-        let newest = stock::newest(&self.pool, shard).await?;
-        if let Some((seen, at)) = self.progress(shard).restocked
-            && seen == newest
+        let seen = self.progress(shard).restocked;
+        let after = seen.map_or(Position::MAX, |(seen, _)| seen.position);
+        let found = stock::arrivals(&self.pool, shard, after).await?;
+        if let Some((seen, at)) = seen
+            && (seen.newest, found.are_moved) == (found.newest, false)
             && at.elapsed() < RESTOCK_ANYWAY
         {
+            self.progress(shard).restocked = Some((found, at));
             return Ok(outcome);
         }
         let wanted = orders::waiting_for(&self.pool, shard).await?;
         let limit = i64::try_from(BATCH_ORDERS).unwrap_or(i64::MAX);
-        let available = stock::available_pairs(&self.pool, shard, &wanted, limit).await?;
+        let mut available = stock::available_pairs(&self.pool, &[shard], &wanted, limit).await?;
+        let claimed = self.claimed(shard, !available.is_empty()).await?;
+        available.retain(|(_, product, denomination, _)| !claimed.contains(&(*product, *denomination)));
         if !available.is_empty() {
             // Younger orders in the writer's queue must not end up in one batch with these.
             outcome.is_hindered |= self.finish_all(shard).await;
         }
-        for (product, denomination, vouchers) in available {
+        for (_, product, denomination, vouchers) in available {
             // Every order takes at least one voucher, so the number of vouchers limits the orders.
             let waiting = orders::oldest_waiting(&self.pool, shard, product, denomination, vouchers).await?;
             let busy = self.progress(shard).busy();
@@ -298,11 +310,35 @@ impl Fulfilment {
             outcome.is_hindered |= is_hindered || finished.is_hindered;
         }
         // While orders are being completed, there may be more of them and more stock.
-        if !outcome.is_hindered && outcome.restocked == 0 {
-            self.progress(shard).restocked = Some((newest, Instant::now()));
+        if !outcome.is_hindered && outcome.restocked == 0 && claimed.is_empty() {
+            self.progress(shard).restocked = Some((found, Instant::now()));
         }
         Ok(outcome)
     }
+
+    /// Returns the vouchers of a shard for which older orders wait in others. They are left to the mover, whose commit wakes this
+    /// loop. If it has not come after some seconds, the orders of this shard get them.
+    async fn claimed(&mut self, shard: ShardId, has_stock: bool) -> Result<HashSet<(ProductId, Decimal)>, sqlx::Error> {
+        let moves = match has_stock && self.ledger.shards().len() > 1 {
+            true => moves::planned(&mut *self.pool.acquire().await?).await?,
+            false => vec![],
+        };
+        let claims = moves.iter().filter(|wanted| wanted.from == shard);
+        let claimed = claims.map(|wanted| (wanted.product_id, wanted.denomination.decimal())).collect();
+        Ok(still_left(claimed, &mut self.progress(shard).yields_since, Instant::now()))
+    }
+}
+
+/// Returns those of the claimed vouchers that are not waited for in vain. `since` has the time since which each of them is
+/// claimed.
+fn still_left(
+    mut claimed: HashSet<(ProductId, Decimal)>,
+    since: &mut HashMap<(ProductId, Decimal), Instant>,
+    now: Instant,
+) -> HashSet<(ProductId, Decimal)> {
+    since.retain(|pair, _| claimed.contains(pair));
+    claimed.retain(|pair| now.saturating_duration_since(*since.entry(*pair).or_insert(now)) < RESTOCK_ANYWAY);
+    claimed
 }
 
 /// Returns the oldest of these orders that fit into one batch, without the busy ones.
@@ -319,7 +355,7 @@ fn one_batch(orders: Vec<Queued>, busy: &HashSet<OrderId>) -> Vec<Queued> {
 /// Starts the loops that watch the stock: warnings about low stock, and expired vouchers.
 pub fn watch_stock(ledger: &Ledger, metrics: &Metrics, tasks: &TaskTracker, stop: &CancellationToken) {
     let (pool, heartbeat) = (ledger.maintenance().clone(), ledger.heartbeats().background("low stock"));
-    tasks.spawn(low_stock::run(pool, ledger.shards().collect(), metrics.clone(), heartbeat, stop.clone()));
+    tasks.spawn(low_stock::run(pool, ledger.shard_watch().clone(), metrics.clone(), heartbeat, stop.clone()));
     let heartbeat = ledger.heartbeats().background("expiry of vouchers");
     tasks.spawn(expiry::run(ledger.clone(), heartbeat, stop.clone()));
 }
@@ -338,5 +374,25 @@ fn order_of(reply: &Reply) -> Option<&Order> {
             _ => None,
         },
         Reply::Stored { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_claim_is_waited_for_from_its_own_beginning_on() {
+        let (one, other) = ((ProductId(1), Decimal::ONE), (ProductId(2), Decimal::ONE));
+        let (mut since, start) = (HashMap::new(), Instant::now());
+        let mut left = |claimed: &[(ProductId, Decimal)], seconds| {
+            still_left(claimed.iter().copied().collect(), &mut since, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(left(&[one], 0), HashSet::from([one]));
+        assert_eq!(left(&[one, other], 4), HashSet::from([one, other]));
+        assert_eq!(left(&[one, other], 6), HashSet::from([other]), "the mover has not come for the first one");
+        assert_eq!(left(&[other], 7), HashSet::from([other]));
+        assert_eq!(left(&[one, other], 8), HashSet::from([one, other]), "a new claim");
+        assert_eq!(left(&[one, other], 10), HashSet::from([one]));
     }
 }

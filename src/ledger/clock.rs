@@ -66,14 +66,16 @@ pub async fn advance(pool: &PgPool, max_jump: Duration) -> Result<Reading, sqlx:
 }
 
 /// Records an operator's confirmation that the database's clock is correct, with the reason. From now on vouchers expire
-/// by it. Writers drop their cached vouchers, as they do after a swap of tables.
+/// by it. Writers drop their cached vouchers, as they do after a swap of tables. Their heads are locked in the order of their
+/// numbers, as everybody locks several.
 pub async fn confirm(pool: &PgPool, reason: &str) -> Result<Reading, sqlx::Error> {
     sqlx::query_as(
         "WITH before AS MATERIALIZED (
             SELECT trusted_at, clock_timestamp()::timestamptz(3) AS now FROM trusted_clock WHERE is_only FOR UPDATE),
          said AS (
             INSERT INTO clock_confirmations (trusted_before, confirmed_at, reason) SELECT trusted_at, now, $1 FROM before),
-         forgotten AS (UPDATE log_head SET epoch = epoch + 1)
+         heads AS MATERIALIZED (SELECT shard_id FROM log_head ORDER BY shard_id FOR UPDATE),
+         forgotten AS (UPDATE log_head h SET epoch = epoch + 1 FROM heads WHERE h.shard_id = heads.shard_id)
          UPDATE trusted_clock c SET trusted_at = before.now FROM before WHERE c.is_only RETURNING before.now, c.trusted_at",
     )
     .bind(reason)

@@ -37,6 +37,8 @@ pub enum CommandResult {
     },
     IpBlockLifted,
     EmergencySunset,
+    /// The shard was added, or its drain is as wanted.
+    ShardSet,
     VerificationStarted,
     VerificationStopped,
     /// `position` is that of the recorded incident.

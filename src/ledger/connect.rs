@@ -17,6 +17,8 @@ use ledger_database::{Connector, PgConnectOptions, PgConnection, PgPool, is_plan
 use ledger_events::ShardId;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::FIRST_SHARD;
+
 /// Database role of the service. On the table `events` it may only insert and select.
 pub const RUNTIME_ROLE: &str = "ledger_runtime";
 
@@ -26,8 +28,10 @@ pub const READ_CONNECTIONS: u32 = 16;
 pub const ACCESS_CONNECTIONS: u32 = 2;
 /// Largest number of connections for fulfilment, and for the sandbox.
 pub const WORK_CONNECTIONS: u32 = 4;
-/// Largest number of connections of the delivery worker, in addition to those for claims and results.
+/// Largest number of connections of the delivery worker for the first shard, in addition to those for claims and results.
 pub const DELIVERY_CONNECTIONS: u32 = 2;
+/// Largest number of such connections for each further shard.
+pub const FURTHER_DELIVERY_CONNECTIONS: u32 = 1;
 /// Largest number of connections for retention, replays, purging, the health check of deliveries, and witnesses.
 pub const MAINTENANCE_CONNECTIONS: u32 = 3;
 
@@ -135,6 +139,17 @@ pub struct Delivery {
     pub results: DedicatedConnection,
 }
 
+impl Delivery {
+    /// Returns the connections for a shard: other ones than those of any other shard. The first shard has this pool.
+    pub fn separate(&self, shard: ShardId) -> Delivery {
+        let pool = match shard {
+            FIRST_SHARD => self.pool.clone(),
+            _ => self.pool.separate(FURTHER_DELIVERY_CONNECTIONS),
+        };
+        Delivery { pool, claims: self.claims.separate(), results: self.results.separate() }
+    }
+}
+
 /// Returns the connections of the delivery worker.
 pub fn delivery(options: &PgConnectOptions) -> Delivery {
     // Only one node claims at a time. A short idle timeout lets another node take over from one that freezes.
@@ -214,8 +229,11 @@ pub fn writer_reading(options: &PgConnectOptions, shard: ShardId) -> Connector {
 }
 
 fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Connector {
+    holding_heads(&options.clone().options([("ledger.shard", shard.to_string())]), name)
+}
+
+fn holding_heads(options: &PgConnectOptions, name: &'static str) -> Connector {
     let options = dedicated(options, name)
-        .options([("ledger.shard", shard.to_string())])
         .options([
             ("synchronous_commit", "on"),
             ("idle_in_transaction_session_timeout", "2000"),
@@ -224,6 +242,13 @@ fn writing(options: &PgConnectOptions, shard: ShardId, name: &'static str) -> Co
         ])
         .options(BY_KEY);
     connector(options, WRITER)
+}
+
+/// Returns the connection that moves vouchers between shards. It holds the heads of two of them, so it has the limits of a
+/// writer. Its session also holds a lock between transactions. A node that freezes loses it after three seconds.
+pub fn mover(options: &PgConnectOptions) -> DedicatedConnection {
+    let options = options.clone().options([("idle_session_timeout", "3000")]);
+    DedicatedConnection::new(holding_heads(&options, "rewards-ledger moves"))
 }
 
 /// Returns the connection for NOTIFY. Its commits need not be on disk.
@@ -327,6 +352,11 @@ pub struct ConnectionGuard {
 impl DedicatedConnection {
     fn new(connector: Connector) -> DedicatedConnection {
         DedicatedConnection { connector, kept: Arc::default(), plans_are_kept: false }
+    }
+
+    /// Returns another connection with the same settings.
+    pub fn separate(&self) -> DedicatedConnection {
+        DedicatedConnection { kept: Arc::default(), ..self.clone() }
     }
 
     /// Waits until no other task holds the connection, and returns it.

@@ -1,7 +1,7 @@
 //! Runs an erasure step by step. Each step is one transaction of the writer.
 
 use ledger_events::account::AccountStatus;
-use ledger_events::{Position, ShardId};
+use ledger_events::{Id, Position, ShardId};
 use ledger_projections::{accounts, orders, users};
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ pub async fn shard_of(ledger: &Ledger, subject: Subject) -> Result<ShardId, Eras
         Subject::Order(id) => ledger.shard_of_order(id).await?,
         Subject::Statement { id, .. } => {
             sqlx::query_scalar("SELECT shard_id FROM bank_statements WHERE shard_id = ANY($1) AND id = $2")
-                .bind(ledger.shards().collect::<Vec<_>>())
+                .bind(id.shards_among(&ledger.shards()))
                 .bind(id)
                 .fetch_optional(ledger.pool())
                 .await?
@@ -59,7 +59,7 @@ pub async fn shard_of(ledger: &Ledger, subject: Subject) -> Result<ShardId, Eras
         Subject::User(id) => users::find(ledger.pool(), id).await?.map(|(shard, _)| shard),
         Subject::Beneficiary(id) => {
             sqlx::query_scalar("SELECT shard_id FROM beneficiaries WHERE shard_id = ANY($1) AND id = $2")
-                .bind(ledger.shards().collect::<Vec<_>>())
+                .bind(id.shards_among(&ledger.shards()))
                 .bind(id)
                 .fetch_optional(ledger.pool())
                 .await?

@@ -1,7 +1,9 @@
 //! The head of a shard's log: its row in `log_head`, which every writing statement checks and advances.
 
 use chrono::{DateTime, Utc};
-use ledger_events::{Position, ShardId};
+use ledger_database::PgConnection;
+use ledger_events::shard::ShardEvent;
+use ledger_events::{Event, Position, ShardId};
 use ledger_projections::write::Write;
 use sqlx::{Postgres, QueryBuilder};
 use uuid::Uuid;
@@ -63,3 +65,17 @@ impl Head {
 }
 
 const RETURNING: &str = " RETURNING clock_timestamp() AS now";
+
+/// Returns the number of the shard that an event of this stream adds, if it adds one.
+pub fn added(stream_id: i64, event: &Event) -> Option<i64> {
+    matches!(event, Event::Shard(ShardEvent::ShardAdded(_))).then_some(stream_id)
+}
+
+/// Adds the heads of new shards, which begin empty. A head that exists already stays: somebody has made it by hand.
+pub async fn add(conn: &mut PgConnection, shards: Vec<i64>) -> Result<(), sqlx::Error> {
+    if shards.is_empty() {
+        return Ok(());
+    }
+    let add = "INSERT INTO log_head (shard_id) SELECT * FROM unnest($1::bigint[]) ON CONFLICT DO NOTHING";
+    sqlx::query(add).bind(shards).execute(conn).await.map(drop)
+}

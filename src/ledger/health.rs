@@ -2,7 +2,7 @@
 //! that is final or scheduled. The check walks the log itself. It covers the log up to the projection's checkpoint, and
 //! then up to one minute ago. So it notices a projection that stands still.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::connect;
 use super::reader::{self, ReadError};
+use super::{ShardWatch, connect};
 use crate::telemetry::Metrics;
 
 /// Pause between two pages while catching up: a node that starts checks 50,000 events a second.
@@ -384,25 +384,34 @@ impl Watch {
 }
 
 /// Publishes the figures of every shard as metrics until stopped. Publishes none while they are unknown.
-pub async fn run(pool: PgPool, shards: Vec<ShardId>, metrics: Metrics, stop: CancellationToken) {
-    let mut watches: Vec<(ShardId, Watch)> =
-        shards.into_iter().map(|shard| (shard, Watch::new(pool.clone(), shard, Bounds::default()))).collect();
+pub async fn run(pool: PgPool, mut shards: ShardWatch, metrics: Metrics, stop: CancellationToken) {
+    let mut watches: BTreeMap<ShardId, Watch> = BTreeMap::new();
     let mut pause = PAUSE;
     let heartbeat = metrics.heartbeats().background("delivery health");
-    while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+    loop {
+        let due = async {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = shards.changed() => {}
+            }
+        };
+        if stop.run_until_cancelled(due).await.is_none() {
+            return;
+        }
         pause = IDLE;
-        for (shard, watch) in &mut watches {
+        for shard in shards.current() {
             heartbeat.beat();
+            let watch = watches.entry(shard).or_insert_with(|| Watch::new(pool.clone(), shard, Bounds::default()));
             match watch.once().await {
                 Ok(is_more) => {
-                    metrics.delivery_health(*shard, watch.position(), watch.expected(), watch.missing());
+                    metrics.delivery_health(shard, watch.position(), watch.expected(), watch.missing());
                     if is_more {
                         pause = PAUSE;
                     }
                 }
                 Err(error) => {
                     tracing::warn!(shard, %error, "failed to check the health of deliveries; retrying");
-                    metrics.delivery_health_is_unknown(*shard);
+                    metrics.delivery_health_is_unknown(shard);
                 }
             }
         }

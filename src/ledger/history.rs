@@ -11,7 +11,7 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, SubsecRound, TimeDelta, U
 use ledger_database::{PgPool, replanned};
 use ledger_events::order::Order;
 use ledger_events::wallet::{self, Movement, Wallet};
-use ledger_events::{Event, Money, OrderId, Position, ShardId, WalletId};
+use ledger_events::{Event, Id, Money, OrderId, Position, ShardId, WalletId};
 
 use super::reader::{self, ReadError};
 
@@ -119,10 +119,13 @@ pub async fn point(pool: &PgPool, shard: ShardId, as_of: AsOf) -> Result<Point, 
 /// Returns the shard of an order, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.id = $1)
-            OR EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = 'order' AND e.stream_id = $1 AND e.version = 1)",
+        "SELECT h.shard_id FROM log_head h WHERE ($2::smallint IS NULL OR h.shard_id = $2) AND (
+            EXISTS (SELECT FROM orders o WHERE o.shard_id = h.shard_id AND o.id = $1)
+            OR EXISTS (SELECT FROM events e
+                WHERE e.shard_id = h.shard_id AND e.stream_type = 'order' AND e.stream_id = $1 AND e.version = 1))",
     )
     .bind(id)
+    .bind(id.shard())
     .fetch_optional(pool)
     .await
 }
@@ -131,11 +134,13 @@ pub async fn shard_of_order(pool: &PgPool, id: OrderId) -> Result<Option<ShardId
 pub async fn shard_of_stream(pool: &PgPool, stream_type: &str, stream_id: i64) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT h.shard_id FROM log_head h
-         WHERE EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = $1 AND e.stream_id = $2 AND e.version = 1)
+         WHERE ($3::smallint IS NULL OR h.shard_id = $3) AND EXISTS (SELECT FROM events e
+            WHERE e.shard_id = h.shard_id AND e.stream_type = $1 AND e.stream_id = $2 AND e.version = 1)
          ORDER BY h.shard_id LIMIT 1",
     )
     .bind(stream_type)
     .bind(stream_id)
+    .bind(stream_id.shard())
     .fetch_optional(pool)
     .await
 }
@@ -143,10 +148,13 @@ pub async fn shard_of_stream(pool: &PgPool, stream_type: &str, stream_id: i64) -
 /// Returns the shard of a wallet, according to its row or, if the row is missing, to the log.
 pub async fn shard_of_wallet(pool: &PgPool, id: WalletId) -> Result<Option<ShardId>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT h.shard_id FROM log_head h WHERE EXISTS (SELECT FROM wallets w WHERE w.shard_id = h.shard_id AND w.id = $1)
-            OR EXISTS (SELECT FROM events e WHERE e.shard_id = h.shard_id AND e.stream_type = 'wallet' AND e.stream_id = $1 AND e.version = 1)",
+        "SELECT h.shard_id FROM log_head h WHERE ($2::smallint IS NULL OR h.shard_id = $2) AND (
+            EXISTS (SELECT FROM wallets w WHERE w.shard_id = h.shard_id AND w.id = $1)
+            OR EXISTS (SELECT FROM events e
+                WHERE e.shard_id = h.shard_id AND e.stream_type = 'wallet' AND e.stream_id = $1 AND e.version = 1))",
     )
     .bind(id)
+    .bind(id.shard())
     .fetch_optional(pool)
     .await
 }

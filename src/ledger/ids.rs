@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ledger_database::PgConnection;
-use ledger_events::{DecisionId, Id, TransactionId};
+use ledger_events::{DecisionId, Id, ShardId, TransactionId, id_base};
 
 /// Ids are drawn in blocks of this size where every order needs one.
 pub const BLOCK: i64 = 1_000;
@@ -28,13 +28,14 @@ impl<T: Id> IdPool<T> {
         IdPool { name, sequence, block, left: VecDeque::new() }
     }
 
-    /// Draws the ids that a batch lacks.
-    pub async fn refill(&mut self, conn: &mut PgConnection, wanted: i64) -> Result<(), sqlx::Error> {
+    /// Draws the ids that a batch lacks: numbers of the sequence, each plus `base`.
+    pub async fn refill(&mut self, conn: &mut PgConnection, wanted: i64, base: i64) -> Result<(), sqlx::Error> {
         let missing = wanted - i64::try_from(self.left.len()).unwrap_or(i64::MAX);
         if let Some(sequence) = self.sequence.filter(|_| missing > 0) {
-            let drawn: Vec<i64> = sqlx::query_scalar("SELECT nextval($1::regclass) FROM generate_series(1, $2)")
+            let drawn: Vec<i64> = sqlx::query_scalar("SELECT $3::bigint + nextval($1::regclass) FROM generate_series(1, $2)")
                 .bind(sequence)
                 .bind(missing.max(self.block))
+                .bind(base)
                 .fetch_all(conn)
                 .await?;
             self.left.extend(drawn.into_iter().map(T::new));
@@ -95,12 +96,13 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// Draws the ids that a batch lacks.
-    pub async fn refill(&mut self, conn: &mut PgConnection, wanted: &NewIds) -> Result<(), sqlx::Error> {
-        self.transactions.refill(conn, wanted.transactions).await?;
-        self.deliveries.refill(conn, wanted.deliveries).await?;
-        self.vouchers.refill(conn, wanted.vouchers).await?;
-        self.decisions.refill(conn, wanted.decisions).await?;
-        self.data_keys.refill(conn, wanted.data_keys).await
+    /// Draws the ids that a batch of a shard lacks. Vouchers move between shards, and nobody looks a data key up by its id alone.
+    pub async fn refill(&mut self, conn: &mut PgConnection, shard: ShardId, wanted: &NewIds) -> Result<(), sqlx::Error> {
+        let base = id_base(shard);
+        self.transactions.refill(conn, wanted.transactions, base).await?;
+        self.deliveries.refill(conn, wanted.deliveries, base).await?;
+        self.vouchers.refill(conn, wanted.vouchers, 0).await?;
+        self.decisions.refill(conn, wanted.decisions, base).await?;
+        self.data_keys.refill(conn, wanted.data_keys, 0).await
     }
 }

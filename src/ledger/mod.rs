@@ -29,6 +29,7 @@ pub mod keys;
 pub mod log_position;
 mod lookup;
 pub mod low_balance;
+pub mod moves;
 pub mod nodes;
 pub mod operator_users;
 pub mod operators;
@@ -40,6 +41,8 @@ pub mod reader;
 pub mod reasons;
 pub mod schema;
 pub mod search;
+pub mod shard_load;
+mod shards;
 pub mod standby;
 pub mod statement;
 pub mod stock;
@@ -55,13 +58,12 @@ pub mod webhook_headers;
 pub(crate) mod write;
 mod writer;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ledger_database::{PgConnectOptions, PgPool};
-use ledger_events::{AccountId, ApprovalId, OrderId, PayoutId, ShardId, WalletId};
-use tokio::sync::{mpsc, oneshot, watch};
+use ledger_events::{AccountId, ApprovalId, Id, OrderId, PayoutId, ShardId, WalletId};
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::heartbeat::Heartbeats;
@@ -69,7 +71,6 @@ use crate::secrets::master_keys;
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 use crate::telemetry::traces::Traces;
-use cache::HeadState;
 pub use command_result::CommandResult;
 pub use commands::Command;
 pub use context::{Idempotency, Origin, StoredResponse};
@@ -77,17 +78,16 @@ use handover::Leaders;
 use in_flight::{CommandState, InFlight};
 use log_position::LogPosition;
 pub use schema::{IMPORT, SchemaError, check as check_schema, half_imported, migrate, pending};
+pub use shards::{ShardWatch, list as list_shards};
+use shards::{WriterSettings, Writers};
 use standby::Standby;
 use submission::{CommandTrace, Submission};
 pub use submission::{Reply, WriteError};
 pub use wake::{Addressee, NewDeliveries, Wake};
-use writer::Writer;
 
-/// Shard of the catalogue. All accounts are in it too, unless there are more shards.
+/// Shard of the catalogue, whose log records the other shards. All accounts are in it, unless there are more shards.
 pub const FIRST_SHARD: ShardId = 1;
 
-/// Capacity of a shard's command queue. A command that does not fit is refused with 503.
-const QUEUE_COMMANDS: usize = 4_096;
 /// Longest wait of a caller for the result of its command.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(10);
 /// Additional wait of a caller for learning that the outcome is unknown.
@@ -100,20 +100,13 @@ pub struct Ledger {
     maintenance: PgPool,
     heartbeats: Heartbeats,
     traces: Traces,
-    shards: Arc<BTreeMap<ShardId, Shard>>,
+    writers: Arc<Writers>,
+    shards: ShardWatch,
     /// Standby for reads, if there is one.
     standby: Option<Standby>,
     wake: Wake,
     in_flight: InFlight,
     leaders: Leaders,
-}
-
-/// A shard, as this node writes it.
-#[derive(Debug)]
-struct Shard {
-    queue: mpsc::Sender<Submission>,
-    /// Head of the log when this node last answered commands.
-    answered_at: watch::Receiver<HeadState>,
 }
 
 /// A command in a shard's queue.
@@ -150,8 +143,8 @@ impl Queued {
 pub type Waiting = oneshot::Receiver<Result<Reply, WriteError>>;
 
 impl Ledger {
-    /// Opens the log of a migrated database, and starts one writer per shard. When the last handle is dropped, the
-    /// writers finish the accepted commands and end; `tasks` waits for that.
+    /// Opens the log of a migrated database, and starts one writer per shard, also for shards that are added later. When the
+    /// last handle is dropped, the writers finish the accepted commands and end; `tasks` waits for that.
     pub async fn open(
         options: &PgConnectOptions,
         keyring: Arc<Keyring>,
@@ -172,24 +165,25 @@ impl Ledger {
         let pool = connect::read_pool(options, read_connections);
         schema::check(&pool).await?;
         master_keys::establish(&pool, &keyring).await?;
-        let ids: Vec<ShardId> = sqlx::query_scalar("SELECT shard_id FROM log_head ORDER BY shard_id").fetch_all(&pool).await?;
-        let wake = Wake::start(options, metrics.heartbeats(), tasks);
-        let leaders = Leaders::default();
-        let mut shards = BTreeMap::new();
-        for shard in ids {
-            let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS);
-            let queue = sender.downgrade();
-            metrics.watch_queue(shard, move || queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity()));
-            let writer = Writer::new(shard, options, keyring.clone(), leaders.clone(), wake.clone(), metrics.clone(), receiver);
-            shards.insert(shard, Shard { queue: sender, answered_at: writer.answered_at() });
-            tasks.spawn(writer.run());
-        }
+        let ids = shards::list(&pool).await?;
+        let (wake, leaders) = (Wake::start(options, metrics.heartbeats(), tasks), Leaders::default());
+        let writers = Writers::start(
+            &ids,
+            WriterSettings {
+                options: options.clone(),
+                keyring,
+                leaders: leaders.clone(),
+                wake: wake.clone(),
+                metrics: metrics.clone(),
+                tasks: tasks.clone(),
+            },
+        );
         let (maintenance, heartbeats) = (connect::maintenance(options), metrics.heartbeats().clone());
         for pool in [&pool, &maintenance] {
             metrics.watch_pool(pool);
         }
-        let (shards, in_flight, traces) = (Arc::new(shards), InFlight::default(), metrics.traces().clone());
-        Ok(Ledger { pool, maintenance, heartbeats, traces, shards, standby: None, wake, in_flight, leaders })
+        let (shards, in_flight, traces) = (writers.watch(), InFlight::default(), metrics.traces().clone());
+        Ok(Ledger { pool, maintenance, heartbeats, traces, writers, shards, standby: None, wake, in_flight, leaders })
     }
 
     /// Adds a standby for reads.
@@ -204,11 +198,7 @@ impl Ledger {
 
     /// Returns the position of the log that includes every command that this node has answered.
     pub fn answered_at(&self) -> LogPosition {
-        let newest = |(shard, of): (&ShardId, &Shard)| {
-            let head = *of.answered_at.borrow();
-            Some((*shard, head.position, head.last_event?))
-        };
-        self.shards.iter().filter_map(newest).collect()
+        self.writers.answered_at()
     }
 
     /// Returns the pool for reading tables that are derived from the log.
@@ -227,8 +217,14 @@ impl Ledger {
         &self.heartbeats
     }
 
-    pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
-        self.shards.keys().copied()
+    /// Returns the shards that this node knows now, in ascending order.
+    pub fn shards(&self) -> Vec<ShardId> {
+        self.shards.current()
+    }
+
+    /// Returns the shards of this node, as they are added.
+    pub fn shard_watch(&self) -> &ShardWatch {
+        &self.shards
     }
 
     pub fn wake(&self) -> &Wake {
@@ -288,7 +284,7 @@ impl Ledger {
         is_from_node: bool,
     ) -> Result<Queued, WriteError> {
         let (reply, waiting) = oneshot::channel();
-        let Shard { queue, .. } = self.shards.get(&shard).ok_or(WriteError::Unavailable)?;
+        let queue = self.writers.queue(shard).ok_or(WriteError::Unavailable)?;
         let state = CommandState::default();
         let (guard, before) = idempotency.map(|under| self.in_flight.enter(under.key_hash, &state)).unzip();
         let before = before.unwrap_or_default();
@@ -325,7 +321,7 @@ impl Ledger {
 
     pub async fn shard_of_payout(&self, id: PayoutId) -> Result<Option<ShardId>, sqlx::Error> {
         sqlx::query_scalar("SELECT shard_id FROM payouts WHERE shard_id = ANY($1) AND id = $2")
-            .bind(self.shards().collect::<Vec<_>>())
+            .bind(id.shards_among(&self.shards()))
             .bind(id)
             .fetch_optional(&self.pool)
             .await
@@ -333,7 +329,7 @@ impl Ledger {
 
     pub async fn shard_of_approval(&self, id: ApprovalId) -> Result<Option<ShardId>, sqlx::Error> {
         sqlx::query_scalar("SELECT shard_id FROM approvals WHERE shard_id = ANY($1) AND id = $2")
-            .bind(self.shards().collect::<Vec<_>>())
+            .bind(id.shards_among(&self.shards()))
             .bind(id)
             .fetch_optional(&self.pool)
             .await

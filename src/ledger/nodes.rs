@@ -68,7 +68,8 @@ pub async fn run(me: Me, ledger: Ledger, metrics: Metrics, stop: CancellationTok
 async fn beat(ledger: &Ledger, me: &Me, metrics: &Metrics, minutes: &[Minute]) -> Result<(), sqlx::Error> {
     let stalled: Vec<String> =
         metrics.heartbeats().pulses().into_iter().filter(Pulse::is_stalled).map(|pulse| pulse.name).collect();
-    let checked: Vec<ShardId> = ledger.shards().filter(|shard| metrics.missing_deliveries(*shard).is_some()).collect();
+    let checked: Vec<ShardId> =
+        ledger.shards().into_iter().filter(|shard| metrics.missing_deliveries(*shard).is_some()).collect();
     let count = |value: fn(&Minute) -> u64| {
         let counts = minutes.iter().map(|minute| i64::try_from(value(minute)).unwrap_or(i64::MAX));
         counts.collect::<Vec<_>>()

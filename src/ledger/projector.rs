@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::reader::{self, ReadError};
 use super::wake::Addressee;
 use super::{Ledger, connect, low_balance as low_balances};
+use crate::heartbeat::Heartbeat;
 use crate::telemetry::Metrics;
 use crate::telemetry::traces::TraceParent;
 
@@ -42,8 +43,8 @@ pub enum ProjectionStep {
     Elsewhere,
 }
 
-/// Runs the projections `deliveries`, `daily_totals`, `stock_days` and `low_balance` of every shard, and maintains the counts that lists use
-/// for pagination.
+/// Runs the projections `deliveries`, `daily_totals`, `stock_days` and `low_balance` of every shard, and maintains the counts
+/// that lists use for pagination.
 #[derive(Clone, Debug)]
 pub struct Projector {
     ledger: Ledger,
@@ -64,99 +65,87 @@ impl Projector {
         Projector { idle, ..self }
     }
 
-    /// Runs until stopped. Counts and totals have a separate loop, so that deliveries do not wait for them.
+    /// Runs until stopped. Each shard has loops and connections of its own, so that it does not wait for another one.
     pub async fn run(self, stop: CancellationToken) {
-        let much_is_new = Notify::new();
-        tokio::join!(self.make_deliveries(&much_is_new, &stop), self.count_and_add_up(&much_is_new, &stop));
+        let shards = self.ledger.shard_watch().clone();
+        shards.each(&stop, |shard| self.separate().follow(shard, stop.clone())).await;
     }
 
-    async fn make_deliveries(&self, much_is_new: &Notify, stop: &CancellationToken) {
-        let mut grown = self.ledger.wake().subscribe();
+    /// Returns a projector with connections of its own.
+    fn separate(&self) -> Projector {
+        Projector { deliveries: self.deliveries.separate(), derived: self.derived.separate(), ..self.clone() }
+    }
+
+    /// Follows a shard until stopped. Counts and totals have a separate loop, so that deliveries do not wait for them.
+    async fn follow(self, shard: ShardId, stop: CancellationToken) {
+        let much_is_new = Notify::new();
+        tokio::join!(self.make_deliveries(shard, &much_is_new, &stop), self.count_and_add_up(shard, &much_is_new, &stop));
+    }
+
+    async fn make_deliveries(&self, shard: ShardId, much_is_new: &Notify, stop: &CancellationToken) {
+        let mut grown = self.ledger.wake().subscribe_to(shard);
         let mut new = 0;
         let heartbeat = self.ledger.heartbeats().background("projector");
         while !stop.is_cancelled() {
-            let (mut is_more, mut is_hindered) = (false, false);
-            for shard in self.ledger.shards() {
-                heartbeat.beat();
-                match connect::within(DEADLINE, self.step(shard)).await {
-                    Ok(ProjectionStep::Applied { events, is_more: more }) => {
-                        is_more |= more;
-                        new += events;
+            heartbeat.beat();
+            let mut is_hindered = false;
+            match connect::within(DEADLINE, self.step(shard)).await {
+                Ok(ProjectionStep::Applied { events, is_more }) => {
+                    new += events;
+                    if new >= COUNTED_EVENTS {
+                        much_is_new.notify_one();
+                        new = 0;
                     }
-                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to project deliveries; retrying");
-                        is_hindered = true;
+                    if is_more {
+                        continue;
                     }
                 }
-            }
-            if new >= COUNTED_EVENTS {
-                much_is_new.notify_one();
-                new = 0;
-            }
-            if is_more {
-                continue;
+                Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                Err(error) => {
+                    tracing::warn!(shard, %error, "failed to project deliveries; retrying");
+                    is_hindered = true;
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => {}
                 // The next commit seldom resolves the cause of an error. Waiting for the timer avoids an error message
                 // per commit.
-                _ = grown.changed(), if !is_hindered => {}
+                () = grown.changed(), if !is_hindered => {}
                 () = tokio::time::sleep(self.idle) => {}
             }
         }
     }
 
-    async fn count_and_add_up(&self, much_is_new: &Notify, stop: &CancellationToken) {
+    async fn count_and_add_up(&self, shard: ShardId, much_is_new: &Notify, stop: &CancellationToken) {
         let heartbeat = self.ledger.heartbeats().background("lists and totals");
         while !stop.is_cancelled() {
-            let mut is_behind = false;
-            for shard in self.ledger.shards() {
-                heartbeat.beat();
-                match self.count(shard).await {
-                    Ok(maintain::CountStep::Counted { is_more, .. }) => is_behind |= is_more,
-                    Ok(maintain::CountStep::Idle | maintain::CountStep::Elsewhere) => {}
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to update the counts of lists; retrying");
-                    }
+            heartbeat.beat();
+            let mut is_behind = match self.count(shard).await {
+                Ok(maintain::CountStep::Counted { is_more, .. }) => is_more,
+                Ok(maintain::CountStep::Idle | maintain::CountStep::Elsewhere) => false,
+                Err(error) => {
+                    tracing::warn!(shard, %error, "failed to update the counts of lists; retrying");
+                    false
                 }
-                heartbeat.beat();
-                match connect::within(DEADLINE, self.total(shard)).await {
-                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
-                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to update the daily totals; retrying");
-                    }
-                }
-                heartbeat.beat();
-                match connect::within(DEADLINE, self.stock(shard)).await {
-                    Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
-                    Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to update the stock by day; retrying");
-                    }
-                }
-                heartbeat.beat();
-                let is_current = match connect::within(DEADLINE, self.watch(shard)).await {
-                    Ok(ProjectionStep::Applied { is_more, .. }) => {
-                        is_behind |= is_more;
-                        !is_more
-                    }
-                    Ok(ProjectionStep::Idle) => true,
-                    Ok(ProjectionStep::Elsewhere) => false,
-                    Err(error) => {
-                        tracing::warn!(shard, %error, "failed to derive notices of low balances; retrying");
-                        false
-                    }
-                };
-                heartbeat.beat();
-                if is_current {
-                    match connect::within(DEADLINE, low_balances::announce(&self.ledger, shard)).await {
-                        Ok(notices) => is_behind |= notices > 0,
-                        Err(error) => tracing::warn!(shard, %error, "failed to announce low balances; retrying"),
-                    }
+            };
+            heartbeat.beat();
+            match connect::within(DEADLINE, self.total(shard)).await {
+                Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
+                Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                Err(error) => {
+                    tracing::warn!(shard, %error, "failed to update the daily totals; retrying");
                 }
             }
+            heartbeat.beat();
+            match connect::within(DEADLINE, self.stock(shard)).await {
+                Ok(ProjectionStep::Applied { is_more, .. }) => is_behind |= is_more,
+                Ok(ProjectionStep::Idle | ProjectionStep::Elsewhere) => {}
+                Err(error) => {
+                    tracing::warn!(shard, %error, "failed to update the stock by day; retrying");
+                }
+            }
+            heartbeat.beat();
+            is_behind |= self.watch_balances(shard, &heartbeat).await;
             if is_behind {
                 continue;
             }
@@ -164,6 +153,27 @@ impl Projector {
                 () = stop.cancelled() => {}
                 () = much_is_new.notified() => {}
                 () = tokio::time::sleep(self.idle) => {}
+            }
+        }
+    }
+
+    /// Derives the notices of low balances, and announces them when they are up to date. Returns whether there may be more.
+    async fn watch_balances(&self, shard: ShardId, heartbeat: &Heartbeat) -> bool {
+        match connect::within(DEADLINE, self.watch(shard)).await {
+            Ok(ProjectionStep::Applied { is_more: true, .. }) => return true,
+            Ok(ProjectionStep::Applied { .. } | ProjectionStep::Idle) => {}
+            Ok(ProjectionStep::Elsewhere) => return false,
+            Err(error) => {
+                tracing::warn!(shard, %error, "failed to derive notices of low balances; retrying");
+                return false;
+            }
+        }
+        heartbeat.beat();
+        match connect::within(DEADLINE, low_balances::announce(&self.ledger, shard)).await {
+            Ok(notices) => notices > 0,
+            Err(error) => {
+                tracing::warn!(shard, %error, "failed to announce low balances; retrying");
+                false
             }
         }
     }

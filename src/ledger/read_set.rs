@@ -31,3 +31,10 @@ pub struct ReadSet<'a> {
     pub fulfilled: Vec<OrderId>,
     pub erased: Option<(Subject, &'a Part)>,
 }
+
+impl ReadSet<'_> {
+    /// Returns whether the stock of other shards is read, too.
+    pub fn need_all_stock(&self) -> bool {
+        !self.uploads.is_empty() || !self.transfers.is_empty() || !self.streams.purchases.query.demands.is_empty()
+    }
+}

@@ -29,7 +29,8 @@ pub use account::{money_positions, movement_positions};
 pub use announced::{Announced, SEGMENT, announced, announced_to};
 pub use lists::{list_orders, list_orders_by, list_transactions, order_moves, orders_by_status, readable_order_moves};
 pub use money::{
-    balance_events, money_events, movements, requiring_movements, stock_events, wallet_events, wallets_before, wallets_between,
+    arrivals_after, balance_events, money_events, movements, moves_after, requiring_movements, stock_events, wallet_events,
+    wallets_before, wallets_between,
 };
 pub use queue::{SeenHead, unqueued};
 pub use states::{fold_deliveries, fold_stock, orders_before, past, payouts_before};

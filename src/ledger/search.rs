@@ -17,7 +17,7 @@
 //! | events by the ID of their request | `events_request`, Bloom filters of ranges of pages |
 
 use ledger_database::{FromRow, PgConnection, PgPool, replanned};
-use ledger_events::{AccountId, Position, ShardId, placement};
+use ledger_events::{AccountId, Id, Position, ShardId, placement};
 use ledger_projections::page;
 use uuid::Uuid;
 
@@ -190,7 +190,7 @@ async fn orders_of(conn: &mut PgConnection, shards: &[ShardId], ids: &[i64]) -> 
         "SELECT shard_id, id, account_id, reference_code || ' ' || status AS text FROM orders
          WHERE shard_id = ANY($1) AND id = ANY($2) ORDER BY id LIMIT $3",
     )
-    .bind(shards)
+    .bind(ids.iter().flat_map(|id| id.shards_among(shards)).collect::<Vec<_>>())
     .bind(ids)
     .bind(MAX_OF_KIND)
     .fetch_all(conn)
@@ -243,7 +243,7 @@ async fn webhooks_of(conn: &mut PgConnection, shards: &[ShardId], id: i64) -> Re
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT shard_id, id, account_id, '' AS text FROM webhooks WHERE shard_id = ANY($1) AND id = $2 ORDER BY shard_id LIMIT $3",
     )
-    .bind(shards)
+    .bind(id.shards_among(shards))
     .bind(id)
     .bind(MAX_OF_KIND)
     .fetch_all(conn)
@@ -330,7 +330,7 @@ async fn events_of_request(conn: &mut PgConnection, request_id: &str) -> Result<
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use ledger_events::OrderId;
+    use ledger_events::{OrderId, id_base};
 
     use super::*;
 
@@ -339,8 +339,9 @@ mod tests {
         let number = Terms::of(" 42 ");
         assert_eq!((number.number, number.order, number.name.as_deref()), (Some(42), None, Some("42")));
         assert_eq!(number.request_id.as_deref(), Some("42"));
-        let code = placement::reference_code(OrderId(42));
-        assert_eq!(Terms::of(&code).order, Some(42));
+        for id in [42, id_base(2) + 42] {
+            assert_eq!(Terms::of(&placement::reference_code(OrderId(id))).order, Some(id));
+        }
         let email = Terms::of("Jo@Example.com");
         assert_eq!((email.email.as_deref(), email.name, email.request_id), (Some("Jo@Example.com"), None, None));
         assert_eq!(Terms::of("3f9a1c0d").key_prefix.as_deref(), Some("3f9a1c0d"));

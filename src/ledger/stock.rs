@@ -1,6 +1,7 @@
 //! The voucher stock in the vault.
 
 mod expiry;
+mod known;
 mod levels;
 mod list;
 mod named;
@@ -8,9 +9,9 @@ mod named;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::NaiveDate;
-use ledger_database::{PgConnection, PgPool};
+use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::order::Order;
-use ledger_events::{Money, OrderId, ProductId, ShardId};
+use ledger_events::{Money, OrderId, Position, ProductId, ShardId};
 use ledger_projections::row_type;
 use ledger_projections::write::Write;
 use rust_decimal::Decimal;
@@ -22,9 +23,10 @@ use super::keys;
 use super::texts::VaultError;
 use crate::secrets::seal::{Keyring, Secret};
 pub use expiry::{Expiring, expire, expiring};
+pub use known::{KNOWN, known};
 pub use levels::{Level, levels, low};
 pub use list::{StockedVoucher, VoucherState, list};
-pub use named::{Gone, NamedVoucher, duplicates, named, set_expiry, transfer, void};
+pub use named::{Gone, NamedVoucher, duplicates, named, set_expiry, shards_of, transfer, void};
 
 /// A voucher to add to the stock.
 #[derive(Clone, Debug)]
@@ -127,58 +129,12 @@ pub fn fingerprint(keyring: &Keyring, voucher: &NewVoucher) -> [u8; 32] {
     keyring.fingerprint(KIND, voucher.card_number.expose())
 }
 
-/// Finds the card numbers `$3` of the products `$2` that the stock of a shard has.
-///
-/// The transfers are found by their type: a product that is bought for each order has an event for each load. LIMIT makes each
-/// card number one look-up with its product. Without it, a table without statistics is searched by the card number alone, which
-/// reads every voucher for each new one.
-pub const KNOWN: &str = "WITH RECURSIVE transfers AS MATERIALIZED (
-        SELECT stream_id, data FROM events WHERE shard_id = $1 AND type = 'VouchersTransferredOut'),
-     holders (product_id, holder_id) AS (
-        SELECT DISTINCT id, id FROM unnest($2::bigint[]) AS p (id)
-        UNION
-        SELECT h.product_id, (t.data->>'to_product_id')::bigint FROM holders h JOIN transfers t ON t.stream_id = h.holder_id)
-     SELECT new.product_id, new.fingerprint FROM unnest($2::bigint[], $3::bytea[]) AS new (product_id, fingerprint)
-     JOIN holders h ON h.product_id = new.product_id
-     CROSS JOIN LATERAL (SELECT FROM vault.vouchers v
-        WHERE v.shard_id = $1 AND v.product_id = h.holder_id AND v.fingerprint = new.fingerprint LIMIT 1) AS held";
-
-/// Finds uploaded vouchers that the stock has. A voucher that has moved to another product is one of them: a product counts as having
-/// the card numbers of every product to which its vouchers have ever moved.
-pub async fn known(
-    conn: &mut PgConnection,
-    shard: ShardId,
-    keyring: &Keyring,
-    uploads: &[(ProductId, &[NewVoucher])],
-) -> Result<KnownVouchers, sqlx::Error> {
-    let mut products = Vec::new();
-    let mut fingerprints = Vec::new();
-    let mut references = Vec::new();
-    for (product, vouchers) in uploads {
-        for voucher in *vouchers {
-            products.push(*product);
-            fingerprints.push(fingerprint(keyring, voucher).to_vec());
-            references.extend(voucher.reference.as_deref());
-        }
-    }
-    let found: Vec<(ProductId, Vec<u8>)> =
-        sqlx::query_as(KNOWN).bind(shard).bind(products).bind(fingerprints).fetch_all(&mut *conn).await?;
-    let taken: Vec<String> =
-        sqlx::query_scalar("SELECT v.reference FROM unnest($2::text[]) AS new (reference) JOIN vault.vouchers v ON v.shard_id = $1 AND v.reference = new.reference")
-            .bind(shard)
-            .bind(references)
-            .fetch_all(conn)
-            .await?;
-    let fingerprints = found.into_iter().filter_map(|(product, print)| Some((product, print.try_into().ok()?))).collect();
-    Ok(KnownVouchers { fingerprints, references: taken.into_iter().collect() })
-}
-
 /// Free vouchers of one (product, denomination), oldest first, as far as they were read.
 #[derive(Debug, Default)]
 pub struct Shelf {
     vouchers: VecDeque<Voucher>,
-    /// Id of the newest voucher that was read. Ids are drawn under the head lock, so a later voucher has a higher id, and an
-    /// assigned voucher is never read again.
+    /// Id of the newest voucher that was read. Ids are drawn under the head lock, so a voucher that is loaded later has a higher
+    /// id, and an assigned voucher is never read again. A move between shards advances the head, so that no shelf outlasts it.
     read_to: i64,
     /// Whether the stock has no further vouchers.
     is_whole: bool,
@@ -279,40 +235,54 @@ pub async fn fill(
     Ok(())
 }
 
-/// Returns the id of a shard's newest voucher, 0 without any. It grows whenever stock arrives, because ids are drawn under the
-/// head lock.
-pub async fn newest(pool: &PgPool, shard: ShardId) -> Result<i64, sqlx::Error> {
-    let newest: Option<i64> = sqlx::query_scalar("SELECT id FROM vault.vouchers WHERE shard_id = $1 ORDER BY id DESC LIMIT 1")
-        .bind(shard)
-        .fetch_optional(pool)
-        .await?;
-    Ok(newest.unwrap_or_default())
+/// Arrivals in the stock of a shard, by which a reader finds that there are new vouchers.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Arrivals {
+    /// Id of the newest voucher, 0 without any. It grows with each load, because ids are drawn under the head lock.
+    pub newest: i64,
+    /// Whether another shard has given vouchers after the position that the caller has seen. They may be older than the newest.
+    pub are_moved: bool,
+    /// Head of the log.
+    pub position: Position,
 }
 
-/// Returns the (product, denomination) pairs with free vouchers, and their number up to a limit. Expired vouchers do not
-/// count.
+/// Returns the arrivals in a shard's stock, those from other shards after a position.
+pub async fn arrivals(pool: &PgPool, shard: ShardId, after: Position) -> Result<Arrivals, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT coalesce((SELECT id FROM vault.vouchers WHERE shard_id = $1 ORDER BY id DESC LIMIT 1), 0) AS newest,
+            EXISTS (SELECT FROM events WHERE shard_id = $1 AND type = 'VouchersMovedIn' AND position > $2) AS are_moved, position
+         FROM log_head WHERE shard_id = $1",
+    )
+    .bind(shard)
+    .bind(after)
+    .fetch_one(pool)
+    .await
+}
+
+/// Returns the (product, denomination) pairs with free vouchers in each of the shards, and their number up to a limit. Expired
+/// vouchers do not count.
 pub async fn available_pairs(
     db: impl PgExecutor<'_>,
-    shard: ShardId,
+    shards: &[ShardId],
     pairs: &[(ProductId, Decimal)],
     limit: i64,
-) -> Result<Vec<(ProductId, Decimal, i64)>, sqlx::Error> {
+) -> Result<Vec<(ShardId, ProductId, Decimal, i64)>, sqlx::Error> {
     if pairs.is_empty() {
         return Ok(vec![]);
     }
     sqlx::query_as(concat!(
-        "SELECT w.product_id, w.denomination, stock.vouchers
-         FROM unnest($2::bigint[], $3::numeric[]) AS w (product_id, denomination)
+        "SELECT s.id, w.product_id, w.denomination, stock.vouchers
+         FROM unnest($1::smallint[]) AS s (id) CROSS JOIN unnest($2::bigint[], $3::numeric[]) AS w (product_id, denomination)
          CROSS JOIN LATERAL
             (SELECT count(*) AS vouchers FROM
                 (SELECT FROM vault.vouchers
-                 WHERE shard_id = $1 AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
+                 WHERE shard_id = s.id AND product_id = w.product_id AND denomination = w.denomination AND order_id IS NULL
                    AND expired_at IS NULL AND (expires_on IS NULL OR expires_on >= ",
         expiry_day!(),
         ") ORDER BY id LIMIT $4) AS counted) AS stock
          WHERE stock.vouchers > 0"
     ))
-    .bind(shard)
+    .bind(shards)
     .bind(pairs.iter().map(|(product, _)| *product).collect::<Vec<_>>())
     .bind(pairs.iter().map(|(_, denomination)| *denomination).collect::<Vec<_>>())
     .bind(limit)

@@ -1,5 +1,6 @@
 //! Wake-ups for everything that waits for changes in the database: in-process after a commit, by NOTIFY on other nodes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,11 +102,46 @@ async fn notify(dedicated: &DedicatedConnection, channel: &'static str, node: &s
 #[derive(Clone, Debug)]
 pub struct Wake {
     log: Topic,
+    /// News of the log by shard, beside those of `log`.
+    grown: watch::Sender<Growth>,
     deliveries: Topic,
     made_here: broadcast::Sender<Arc<[Addressee]>>,
     others: Others,
     notifier: DedicatedConnection,
     stop: CancellationToken,
+}
+
+/// Number of times that the log has grown: by shard on this node, and in any shard on others.
+#[derive(Debug, Default)]
+struct Growth {
+    here: BTreeMap<ShardId, u64>,
+    elsewhere: u64,
+}
+
+impl Growth {
+    fn of(&self, shard: ShardId) -> u64 {
+        self.elsewhere + self.here.get(&shard).copied().unwrap_or_default()
+    }
+}
+
+/// Wake-ups for the log of one shard. The commits of this node in other shards do not wake it.
+#[derive(Debug)]
+pub struct ShardWake {
+    shard: ShardId,
+    grown: watch::Receiver<Growth>,
+    seen: u64,
+}
+
+impl ShardWake {
+    /// Waits until the log may have grown since the last call.
+    pub async fn changed(&mut self) {
+        let (shard, seen) = (self.shard, self.seen);
+        let grown = self.grown.wait_for(|grown| grown.of(shard) != seen).await.map(|grown| grown.of(shard));
+        match grown {
+            Ok(grown) => self.seen = grown,
+            Err(_) => std::future::pending().await, // the ledger is closed
+        }
+    }
 }
 
 /// A webhook with new deliveries.
@@ -139,7 +175,8 @@ impl Wake {
         let made_here = broadcast::Sender::new(BATCHES_BEHIND);
         let others = Others(watch::Sender::new(Instant::now()));
         let dedicated = connect::notifier(options);
-        let wake = Wake { log, deliveries, made_here, others, notifier: dedicated.clone(), stop: CancellationToken::new() };
+        let (grown, stop) = (watch::Sender::default(), CancellationToken::new());
+        let wake = Wake { log, grown, deliveries, made_here, others, notifier: dedicated.clone(), stop };
         let node = Uuid::new_v4().to_string();
         for topic in wake.topics() {
             let heartbeat = heartbeats.background(format!("notifier {}", topic.channel));
@@ -155,7 +192,8 @@ impl Wake {
         &self.notifier
     }
 
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) {
+    /// Runs a task until [`Wake::stop`].
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) {
         let stop = self.stop.clone();
         tasks.spawn(async move { _ = stop.run_until_cancelled(work).await });
     }
@@ -164,13 +202,9 @@ impl Wake {
         [&self.log, &self.deliveries]
     }
 
-    /// Signals that a writer of this node committed events.
-    pub fn committed(&self) {
-        self.log.tell();
-    }
-
-    /// Signals that a projection whose checkpoint this node held can continue.
-    pub fn let_go(&self) {
+    /// Signals that this node committed events of a shard, or no longer holds up a projection of it.
+    pub fn committed(&self, shard: ShardId) {
+        self.grown.send_modify(|grown| *grown.here.entry(shard).or_default() += 1);
         self.log.tell();
     }
 
@@ -185,9 +219,16 @@ impl Wake {
         self.deliveries.tell();
     }
 
-    /// Returns a receiver that changes whenever a shard's log has grown.
+    /// Returns a receiver that changes whenever the log of any shard has grown.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.log.news.subscribe()
+    }
+
+    /// Returns the wake-ups for the log of one shard.
+    pub fn subscribe_to(&self, shard: ShardId) -> ShardWake {
+        let grown = self.grown.subscribe();
+        let seen = grown.borrow().of(shard);
+        ShardWake { shard, grown, seen }
     }
 
     /// Returns the receivers for news of deliveries.
@@ -258,6 +299,9 @@ impl Wake {
                 is_new.notify_one();
             }
             self.others.0.send_replace(Instant::now());
+            if heard.channel() == self.log.channel {
+                self.grown.send_modify(|grown| grown.elsewhere += 1);
+            }
             if let Some(topic) = self.topics().into_iter().find(|topic| topic.channel == heard.channel()) {
                 topic.news.send_modify(|n| *n += 1);
             }

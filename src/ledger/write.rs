@@ -12,7 +12,7 @@ use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
 use super::batch::{Appended, Batch, NewCredential, UserChange};
-use super::head::Head;
+use super::head::{self, Head};
 use super::ip_blocks;
 use super::keys;
 use super::operators;
@@ -37,6 +37,7 @@ impl Batch {
             return Err(sqlx::Error::Protocol("the head does not stand where it was locked".into()).into());
         }
         self.streams.write(conn, self.shard).await?;
+        head::add(conn, self.pending.events.iter().filter_map(|e| head::added(e.stream_id, &e.event)).collect()).await?;
         self.write_credentials(conn).await?;
         ip_blocks::end(conn, &self.pending.lifted_ips).await?;
         operators::write(conn, self.shard, &self.pending.operators).await?;

@@ -259,7 +259,7 @@ impl Writer {
 
     fn finish(&self, batch: Vec<Submission>, replies: Replies, grew: bool) {
         if grew {
-            self.wake.committed();
+            self.wake.committed(self.shard);
         }
         let mut replies = replies.into_iter();
         reply_all(batch, |_| replies.next().unwrap_or(Err(WriteError::OutcomeUnknown)));

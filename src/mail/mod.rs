@@ -18,9 +18,9 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Heartbeat;
-use crate::ledger::low_balance;
 use crate::ledger::outbox::Mail;
 use crate::ledger::texts::{self, EMAIL, Texts, VaultError};
+use crate::ledger::{ShardWatch, low_balance};
 use crate::secrets::INVITATION_EMAIL;
 use crate::secrets::seal::{Keyring, Secret};
 use crate::telemetry::Metrics;
@@ -68,7 +68,7 @@ pub struct SentMail {
 pub struct Mailer {
     pub pool: PgPool,
     /// Shards whose notices become mails.
-    pub shards: Vec<ShardId>,
+    pub shards: ShardWatch,
     pub keyring: Arc<Keyring>,
     pub sender: Arc<Sender>,
     pub site: Site,
@@ -124,9 +124,9 @@ impl Mailer {
     /// Any error of the database, and a mail that cannot be sealed. The notices stay due.
     pub async fn queue_notices(&self, heartbeat: &Heartbeat) -> Result<usize, sqlx::Error> {
         let mut queued = 0;
-        for shard in &self.shards {
+        for shard in self.shards.current() {
             heartbeat.beat();
-            queued += low_balance::queue_mails(&self.pool, &self.keyring, *shard).await?;
+            queued += low_balance::queue_mails(&self.pool, &self.keyring, shard).await?;
         }
         Ok(queued)
     }

@@ -1,18 +1,27 @@
 //! Division of a node's database connections among its tasks, and the check that the database allows as many.
 
 use ledger_database::{Connector, PgConnectOptions};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Role, Roles};
-use crate::ledger::connect::{ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE, WORK_CONNECTIONS};
+use crate::ledger::ShardWatch;
+use crate::ledger::connect::{
+    ACCESS_CONNECTIONS, DELIVERY_CONNECTIONS, FURTHER_DELIVERY_CONNECTIONS, MAINTENANCE_CONNECTIONS, RUNTIME_ROLE,
+    WORK_CONNECTIONS,
+};
 
 /// Connections of the writer per shard: one that writes, and one that reads ahead.
-const PER_SHARD: u32 = 2;
+const WRITING: u32 = 2;
 /// Connections for NOTIFY and for LISTEN, and a spare one for replacing a dead LISTEN connection.
 const NEWS: u32 = 3;
-/// Connections of the projector: for deliveries, for lists and totals, and for the tree.
-const PROJECTING: u32 = 3;
-/// Connections of the delivery worker: for claims and for results.
+/// Connections of the projector per shard: for deliveries, and for lists and totals.
+const PROJECTING: u32 = 2;
+/// Connection of the projector for the trees of all shards.
+const TREES: u32 = 1;
+/// Connections of the delivery worker per shard: for claims and for results.
 const SENDING: u32 = 2;
+/// Connection of fulfilment that moves vouchers between shards, if there are several.
+const MOVING: u32 = 1;
 /// Connections of the gate, for keys and rate limits.
 const GATE: u32 = 1;
 /// Connection of a verification that an operator starts.
@@ -51,17 +60,10 @@ impl Budget {
     /// # Errors
     /// Returns [`BudgetError::TooFew`] when fewer than the minimum remain for reading.
     pub fn share(given: u32, roles: &Roles, shards: u32) -> Result<Budget, BudgetError> {
-        let of = |role, connections| if roles.include(role) { connections } else { 0 };
-        let fixed = PER_SHARD.saturating_mul(shards)
-            + NEWS
-            + MAINTENANCE_CONNECTIONS
-            + WORK_CONNECTIONS
-            + of(Role::Projector, PROJECTING)
-            + of(Role::Delivery, DELIVERY_CONNECTIONS + SENDING)
-            + of(Role::Api, ACCESS_CONNECTIONS + GATE + VERIFYING);
+        let fixed = fixed(roles, shards);
         match given.checked_sub(fixed) {
             Some(reading) if reading >= MIN_READING => Ok(Budget { fixed, reading }),
-            _ => Err(BudgetError::TooFew { given, needed: fixed + MIN_READING, shards }),
+            _ => Err(BudgetError::TooFew { given, needed: fixed.saturating_add(MIN_READING), shards }),
         }
     }
 
@@ -100,6 +102,40 @@ impl Budget {
         }
         Ok(budget)
     }
+
+    /// Logs a warning whenever shards are added whose connections exceed `given`, until stopped. The pool for reading shrinks
+    /// only when the node starts again, which takes `needed` connections at least.
+    pub async fn watch(self, given: u32, roles: Roles, mut shards: ShardWatch, stop: CancellationToken) {
+        while stop.run_until_cancelled(shards.changed()).await.is_some() {
+            let shards = u32::try_from(shards.current().len()).unwrap_or(u32::MAX);
+            let fixed = fixed(&roles, shards);
+            let (opened, needed) = (fixed.saturating_add(self.reading), fixed.saturating_add(MIN_READING));
+            if opened > given {
+                tracing::warn!(
+                    database_connections = given,
+                    opened,
+                    needed,
+                    shards,
+                    "an added shard opens connections beyond --database-connections: raise it before the node starts again"
+                );
+            }
+        }
+    }
+}
+
+/// Returns the number of connections of all loops and pools, except the pool for reading.
+fn fixed(roles: &Roles, shards: u32) -> u32 {
+    let of = |role, connections| if roles.include(role) { connections } else { 0 };
+    let of_each_shard = WRITING + of(Role::Projector, PROJECTING) + of(Role::Delivery, SENDING);
+    let of_further = of(Role::Delivery, FURTHER_DELIVERY_CONNECTIONS).saturating_mul(shards.saturating_sub(1));
+    let of_all = NEWS
+        + MAINTENANCE_CONNECTIONS
+        + WORK_CONNECTIONS
+        + of(Role::Projector, TREES)
+        + of(Role::Delivery, DELIVERY_CONNECTIONS)
+        + of(Role::Fulfilment, if shards > 1 { MOVING } else { 0 })
+        + of(Role::Api, ACCESS_CONNECTIONS + GATE + VERIFYING);
+    of_each_shard.saturating_mul(shards).saturating_add(of_further).saturating_add(of_all)
 }
 
 #[cfg(test)]
@@ -111,10 +147,12 @@ mod tests {
         let all: Roles = "api,projector,fulfilment,delivery".parse().unwrap();
         let budget = |given, roles: &Roles, shards| Budget::share(given, roles, shards).map(|budget| budget.reading);
         assert_eq!(budget(40, &all, 1).unwrap(), 17);
-        assert_eq!(budget(40, &all, 3).unwrap(), 13);
+        assert_eq!(budget(40, &all, 3).unwrap(), 2);
         assert_eq!(budget(25, &all, 1).unwrap(), 2);
         let told = budget(24, &all, 1).unwrap_err().to_string();
         assert!(told.contains("is 24") && told.contains("needs 25"), "{told}");
+        let told = budget(40, &all, 4).unwrap_err().to_string();
+        assert!(told.contains("on 4 shard(s) needs 47"), "{told}");
         let few: Roles = "fulfilment".parse().unwrap();
         assert_eq!(budget(40, &few, 1).unwrap(), 28);
     }

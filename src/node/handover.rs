@@ -113,7 +113,7 @@ async fn take(inbox: Data<&Inbox>, body: Body) -> poem::Result<Response> {
     let Inbox { node_id, ledger, keyring, seen, reading } = inbox.0;
     let permit = reading.acquire().await.map_err(ServiceUnavailable)?;
     let sealed = body.into_bytes_limit(MAX_BODY).await.map_err(BadRequest)?;
-    let mut request = Request::open(keyring, ledger.shards(), &sealed).map_err(|_| refused(StatusCode::FORBIDDEN))?;
+    let mut request = Request::open(keyring, &ledger.shards(), &sealed).map_err(|_| refused(StatusCode::FORBIDDEN))?;
     drop(permit);
     if request.node_id != *node_id || !seen.admit(request.id, request.sent_at) {
         return Err(refused(StatusCode::CONFLICT));

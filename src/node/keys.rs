@@ -103,7 +103,8 @@ pub fn witnesses(config: &Config, ledger: &Ledger, log: &PublicLog) -> Result<Op
     if urls.is_empty() {
         return Ok(None);
     }
-    let caller = WitnessCaller::new(ledger.maintenance().clone(), ledger.shards().collect(), urls, log.witnesses.clone());
+    let (pool, shards) = (ledger.maintenance().clone(), ledger.shard_watch().clone());
+    let caller = WitnessCaller::new(pool, shards, urls, log.witnesses.clone());
     Ok(Some(caller.map_err(|error| wrong(&error))?))
 }
 

@@ -21,7 +21,7 @@ impl Node {
         if config.roles.include(Role::Delivery) {
             let site = Site { portal_url: portal_url.to_owned() };
             let (pool, sender, keeps_sent) = (self.ledger.maintenance().clone(), Arc::new(sender), config.keeps_sent_mails());
-            let shards = self.ledger.shards().collect();
+            let shards = self.ledger.shard_watch().clone();
             let mailer = Mailer { pool, shards, keyring: keyring.clone(), sender, site, keeps_sent, metrics: metrics.clone() };
             self.roles.spawn(mailer.run(self.ledger.heartbeats().background("mail"), self.stop_roles.clone()));
         }

@@ -206,8 +206,8 @@ impl Sandbox {
             let denomination = card.face_value()?;
             let waiting = self.waiting(&mut tx, *product, card).await?;
             let pair = [(*product, denomination.decimal())];
-            let available = stock::available_pairs(&self.pool, FIRST_SHARD, &pair, FULL).await?;
-            let available = available.first().map_or(0, |(_, _, vouchers)| *vouchers);
+            let found = stock::available_pairs(&self.pool, &self.ledger.shards(), &pair, FULL).await?;
+            let available: i64 = found.iter().map(|(.., vouchers)| *vouchers).sum();
             let mut wanted = wanted(card.course, available, &waiting, now, self.delays);
             while wanted > 0 {
                 let vouchers = (1..=wanted.min(CHUNK)).map(made_up).collect();
@@ -222,17 +222,19 @@ impl Sandbox {
         Ok(added)
     }
 
-    /// Returns the orders of a product that were taken up and wait for stock, oldest first.
+    /// Returns the orders of a product that were taken up and wait for stock in any shard, oldest first.
     async fn waiting(&self, conn: &mut PgConnection, product: ProductId, card: &Card) -> Result<Vec<Order>, SandboxError> {
         let denomination = card.face_value()?.decimal();
-        let oldest = orders::oldest_waiting(&self.pool, FIRST_SHARD, product, denomination, LOOKED_AT).await?;
-        let ids: Vec<_> = oldest.iter().map(|order| order.id).collect();
-        if ids.is_empty() {
-            return Ok(vec![]);
+        let mut waiting = vec![];
+        for shard in self.ledger.shards() {
+            let oldest = orders::oldest_waiting(&self.pool, shard, product, denomination, LOOKED_AT).await?;
+            let ids: Vec<_> = oldest.iter().map(|order| order.id).collect();
+            if !ids.is_empty() {
+                waiting.extend(Order::load(&mut *conn, shard, &ids).await?);
+            }
         }
-        let mut waiting = Order::load(conn, FIRST_SHARD, &ids).await?;
         waiting.retain(Order::is_waiting);
-        waiting.sort_unstable_by_key(|order| order.placed_position);
+        waiting.sort_unstable_by_key(|order| (order.created_at, order.placed_position));
         Ok(waiting)
     }
 }

@@ -311,6 +311,13 @@ impl Metrics {
         held.into_iter().for_each(|held| self.held(held));
     }
 
+    /// Counts the event with which a move of vouchers is in one of the two logs, and the time for which it held the log's head.
+    pub fn moved(&self, held: Duration) {
+        self.0.writer.appended(1);
+        self.0.minutes.count(|minute| minute.events += 1);
+        self.held(held);
+    }
+
     /// Counts the time from a batch's lock on the log's head to its commit.
     pub fn held(&self, held: Duration) {
         self.0.minutes.count(|minute| minute.held += u64::from(held > Minute::HELD));

@@ -34,7 +34,7 @@ impl Pools {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).push(pool.watch());
     }
 
-    /// Sets the gauges. Pools that are gone are shown no more.
+    /// Sets the gauges, to the sums of those pools that share a name. Pools that are gone are shown no more.
     pub fn sample(&self) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         for family in [&self.size, &self.in_use, &self.idle] {
@@ -45,7 +45,7 @@ impl Pools {
             let labels = PoolLabels { pool: usage.name };
             let counts = [(&self.size, usage.size), (&self.in_use, usage.in_use), (&self.idle, usage.idle)];
             for (family, count) in counts {
-                family.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+                family.get_or_create(&labels).inc_by(i64::try_from(count).unwrap_or(i64::MAX));
             }
             true
         });

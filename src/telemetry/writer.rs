@@ -65,8 +65,12 @@ impl WriterMetrics {
 
     pub fn committed(&self, commands: usize, events: usize) {
         self.commands.inc_by(commands as u64);
-        self.events.inc_by(events as u64);
+        self.appended(events);
         self.batch_commands.observe(commands as f64);
+    }
+
+    pub fn appended(&self, events: usize) {
+        self.events.inc_by(events as u64);
     }
 
     pub fn held(&self, held: Duration) {

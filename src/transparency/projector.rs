@@ -102,27 +102,28 @@ impl TreeProjector {
     pub async fn run(self, stop: CancellationToken) {
         let mut grown = self.ledger.wake().subscribe();
         let heartbeat = self.ledger.heartbeats().background("tree");
+        let mut not_before: HashMap<ShardId, Instant> = HashMap::new();
         while !stop.is_cancelled() {
-            let (mut is_more, mut pause) = (false, PAUSE);
+            let mut is_more = false;
             for shard in self.ledger.shards() {
                 heartbeat.beat();
+                if not_before.get(&shard).is_some_and(|at| Instant::now() < *at) {
+                    continue;
+                }
                 match self.once(shard).await {
                     Ok(SigningStep::Signed { is_more: more, .. }) => is_more |= more,
                     Ok(SigningStep::Idle | SigningStep::Elsewhere | SigningStep::Waiting) => {}
                     // `once` has logged these errors.
-                    Err(TreeError::Refused(_)) => pause = REFUSED,
-                    Err(_) => pause = pause.max(IDLE),
+                    Err(TreeError::Refused(_)) => _ = not_before.insert(shard, Instant::now() + REFUSED),
+                    Err(_) => _ = not_before.insert(shard, Instant::now() + IDLE),
                 }
             }
             if is_more {
                 continue;
             }
             let next = async {
-                tokio::time::sleep(pause).await;
-                tokio::select! {
-                    _ = grown.changed(), if pause == PAUSE => {}
-                    () = tokio::time::sleep(IDLE) => {}
-                }
+                tokio::time::sleep(PAUSE).await;
+                _ = tokio::time::timeout(IDLE, grown.changed()).await; // a timeout is fine too
             };
             _ = stop.run_until_cancelled(next).await;
         }

@@ -16,6 +16,7 @@ use transparency_log::note::VerifierKey;
 use super::cosignature::{self, CosignatureError};
 use super::{TreeError, proof, store};
 use crate::heartbeat::Heartbeat;
+use crate::ledger::ShardWatch;
 use crate::response_body;
 
 /// Interval between two rounds of requests.
@@ -55,7 +56,7 @@ type CosignedSizes = HashMap<(usize, ShardId), (String, u64)>;
 #[derive(Debug)]
 pub struct WitnessCaller {
     pool: PgPool,
-    shards: Vec<ShardId>,
+    shards: ShardWatch,
     /// Submission prefix of each witness; `/add-checkpoint` is appended to it.
     urls: Vec<Url>,
     witnesses: std::sync::Arc<[VerifierKey]>,
@@ -71,7 +72,7 @@ impl WitnessCaller {
     /// Returns an error when the HTTP client cannot be built.
     pub fn new(
         pool: PgPool,
-        shards: Vec<ShardId>,
+        shards: ShardWatch,
         urls: Vec<Url>,
         witnesses: std::sync::Arc<[VerifierKey]>,
     ) -> Result<WitnessCaller, reqwest::Error> {
@@ -97,7 +98,7 @@ impl WitnessCaller {
     /// cosignatures of all.
     pub async fn once(&mut self) -> usize {
         let mut cosigned = 0;
-        for shard in self.shards.clone() {
+        for shard in self.shards.current() {
             self.heartbeat.beat();
             let newest = match store::newest(&self.pool, shard).await {
                 Ok(Some(newest)) => newest,

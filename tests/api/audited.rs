@@ -180,6 +180,8 @@ fn table(things: &Things) -> Vec<Change> {
         ),
         change("DELETE /admin/v1/users/{id}/sessions", &[&of("users")], None, &["UserSessionsEnded"]),
         change("DELETE /admin/v1/users/{id}", &[&of("users")], None, &["UserRemoved"]),
+        change("POST /admin/v1/shards", &[], Json(json!({"shard_id": 2})), &["ShardAdded"]),
+        change("PUT /admin/v1/shards/{id}/drain", &[&json!(2)], Json(json!({"draining": true})), &["ShardDrainSet"]),
         change("PUT /admin/v1/accounts/{id}", &[&account], Json(json!({"status": "SUSPENDED"})), &["AccountStatusChanged"]),
     ]
 }

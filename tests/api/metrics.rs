@@ -119,7 +119,7 @@ async fn alerts_and_the_dashboard_query_existing_metrics() {
     node.metrics.supplier_exhausted("acme", euro, false);
     node.metrics.leads(FIRST_SHARD, true);
     let stop = CancellationToken::new();
-    let watching = health::run(node.ledger.pool().clone(), vec![FIRST_SHARD], node.metrics.clone(), stop.clone());
+    let watching = health::run(node.ledger.pool().clone(), node.ledger.shard_watch().clone(), node.metrics.clone(), stop.clone());
     let mut told = String::new();
     let scraping = async {
         until("the figure is shown", async || {

@@ -8,7 +8,8 @@ use crate::support::node::{Node, product};
 async fn accounts_wallets_and_funding() {
     let node = Node::start().await;
     let account = node.operator("POST", "/accounts", json!({"name": "Acme"})).await.data(201);
-    let fields = json!({"id": account["id"], "name": "Acme", "status": "ACTIVE", "created_at": account["created_at"]});
+    let fields =
+        json!({"id": account["id"], "name": "Acme", "status": "ACTIVE", "shard_id": 1, "created_at": account["created_at"]});
     assert_eq!(account, fields);
     assert_eq!(node.operator("GET", "/accounts", Value::Null).await.data(200), json!({"accounts": [account]}));
     node.operator("PUT", "/accounts/999", json!({"status": "ACTIVE"})).await.refused(404, "E_NOT_FOUND");

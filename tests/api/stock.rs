@@ -265,8 +265,8 @@ async fn an_upload_looks_each_card_number_up_by_itself_however_many_the_stock_ha
     let mut admin = node.admin().await;
     let wanted = 100;
     let explain = format!(
-        "PREPARE known (smallint, bigint[], bytea[]) AS {};
-         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE known ({FIRST_SHARD}, array_fill({}, ARRAY[{wanted}]),
+        "PREPARE known (bigint[], bytea[]) AS {};
+         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE known (array_fill({}, ARRAY[{wanted}]),
             array_fill(sha256('unknown'), ARRAY[{wanted}]))",
         stock::KNOWN,
         setup.product_id

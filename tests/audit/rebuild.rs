@@ -2,13 +2,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger_projections::listing::maintain;
-use rewards_ledger::audit::{Rebuild, Rebuilt, rebuild, verify};
+use rewards_ledger::audit::{Progress, Rebuild, Rebuilt, rebuild, verify};
+use rewards_ledger::ledger::commands;
 use sqlx::AssertSqlSafe;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
+use crate::support::ledger::origin;
 use crate::support::shop::{SHARD, Shop};
 
 /// Every table derived from the log, including those of the lists.
-const TABLES: [&str; 30] = [
+const TABLES: [&str; 31] = [
     "accounts",
     "credentials",
     "credential_restrictions",
@@ -27,6 +31,7 @@ const TABLES: [&str; 30] = [
     "purchases",
     "bank_statements",
     "approvals",
+    "shards",
     "daily_totals",
     "stock_days",
     "stock_costs",
@@ -45,7 +50,9 @@ const TABLES: [&str; 30] = [
 /// Makes one of everything that can happen, and brings the counts of the lists up to the head.
 async fn history(shop: &Shop) {
     shop.eventful().await;
-    while shop.projector().count(SHARD).await.unwrap() != maintain::CountStep::Idle {}
+    for shard in [SHARD, 2] {
+        while shop.projector().count(shard).await.unwrap() != maintain::CountStep::Idle {}
+    }
 }
 
 /// Returns every row of every projection, including ids.
@@ -210,7 +217,7 @@ async fn a_rebuild_killed_halfway_does_no_harm() {
     for stage in ["fold", "compare"] {
         // Dropping the rebuild halfway closes its connections, like a killed process.
         let (reached, mut midway) = tokio::sync::mpsc::unbounded_channel();
-        let progress = move |progress: rewards_ledger::audit::Progress| {
+        let progress = move |progress: Progress| {
             if progress.stage == stage {
                 _ = reached.send(());
             }
@@ -226,4 +233,33 @@ async fn a_rebuild_killed_halfway_does_no_harm() {
     assert!(again(&shop, Rebuild::All).await.was_clean());
     assert_eq!(rows(&shop).await, rows_before);
     assert_eq!(catalogue(&shop).await, catalogue_before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_in_a_shard_that_is_added_during_a_rebuild_keeps_its_rows() {
+    let shop = Shop::open().await;
+    history(&shop).await;
+    let added = AtomicBool::new(false);
+    let progress = |progress: Progress| {
+        if progress.stage == "compare" && !added.swap(true, Ordering::Relaxed) {
+            block_in_place(|| Handle::current().block_on(account_in_new_shard(&shop)));
+        }
+    };
+    rebuild(&shop.options, Rebuild::All, progress).await.unwrap();
+    assert!(added.load(Ordering::Relaxed));
+    let accounts: Vec<String> =
+        sqlx::query_scalar("SELECT name FROM accounts WHERE shard_id = 9").fetch_all(shop.ledger.pool()).await.unwrap();
+    assert_eq!(accounts, ["Late"]);
+    let report = verify(&shop.options, |_| {}).await.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.differences);
+}
+
+async fn account_in_new_shard(shop: &Shop) {
+    shop.run(commands::AddShard { shard_id: 9 }).await;
+    let mut shards = shop.ledger.shard_watch().clone();
+    while !shards.current().contains(&9) {
+        shards.changed().await;
+    }
+    let create = commands::CreateAccount { name: "Late".to_owned() };
+    shop.ledger.execute(9, create, origin()).await.unwrap();
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rewards_ledger::audit::verify;
+use rewards_ledger::ledger::commands;
 
 use crate::support::shop::Shop;
 
@@ -171,6 +172,45 @@ const TAMPERINGS: &[(&str, &str)] = &[
         "causation_id 00000000-0000-7000-8000-000000000000 is not an earlier event",
     ),
 ];
+
+/// Changes to the shards of a ledger with a second one that drains, in the same form.
+const OF_SHARDS: &[(&str, &str)] = &[
+    (
+        "INSERT INTO log_head (shard_id) VALUES (7)",
+        "shard 7: log_head has this shard, but no event of the first shard's log adds it",
+    ),
+    (
+        "DELETE FROM log_head WHERE shard_id = 2",
+        "shard 2: an event of the first shard's log adds this shard, but log_head has none",
+    ),
+    (
+        "UPDATE events SET type = 'ShardDrainSet', data = '{\"draining\":true}' WHERE type = 'ShardAdded'",
+        "shard 2: log_head has this shard, but no event of the first shard's log adds it",
+    ),
+    ("UPDATE shards SET draining = false", "shards 2: draining is false, the log says true"),
+    ("UPDATE shards SET added_at = NULL", "shards 2: added_at is null, the log says \"2"),
+    ("DELETE FROM shards", "shards 2 is missing"),
+    ("INSERT INTO shards VALUES (1, 9, 1, false, now())", "shards 9 is not in the log"),
+    ("INSERT INTO shards VALUES (7, 9, 1, false, now())", "shard 7: shards has rows of this shard, but log_head has none"),
+    // A row whose shard is greater than its number.
+    ("INSERT INTO shards VALUES (9, 2, 1, false, now())", "shard 9: shards has rows of this shard, but log_head has none"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_of_the_shards_is_named() {
+    for (tampering, expected) in OF_SHARDS {
+        let shop = Shop::open().await;
+        shop.run(commands::AddShard { shard_id: 2 }).await;
+        shop.run(commands::SetShardDrain { shard_id: 2, draining: true }).await;
+        assert_eq!(lines(&shop).await, Vec::<String>::new());
+        shop.tamper(tampering).await;
+        let lines = lines(&shop).await;
+        assert!(
+            lines.iter().any(|line| line.contains(expected)),
+            "{tampering}\nshould be named as: {expected}\nfound: {lines:#?}"
+        );
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tampering_is_named() {

@@ -110,6 +110,7 @@ async fn every_command_has_help() {
         "listen",
         "call",
         "admin",
+        "shard",
         "events",
         "log",
         "receipt",

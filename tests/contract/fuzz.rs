@@ -248,12 +248,15 @@ impl Operation {
 
 const STATEMENT: &str = "date,amount,currency,reference,text\n2026-01-31,1.00,EUR,INV-1,thanks\n2026-01-31,-2.00,EUR,INV-2,\n";
 
-/// Returns every POST and PUT with a body that is not an image, with the document's example adapted to existing
-/// resources.
+/// Addition of a shard. A shard cannot be removed, and each one costs connections of the node.
+const ADDS_SHARDS: &str = "/admin/v1/shards";
+
+/// Returns every POST and PUT with a body that is not an image, but for the addition of a shard, with the document's example
+/// adapted to existing resources.
 fn operations(things: &Things) -> Vec<Operation> {
     let mut found = vec![];
     for (_, document) in documents() {
-        for (route, item) in document["paths"].as_object().unwrap() {
+        for (route, item) in document["paths"].as_object().unwrap().iter().filter(|(route, _)| *route != ADDS_SHARDS) {
             for (method, operation) in item.as_object().unwrap() {
                 let content = operation["requestBody"]["content"].as_object().into_iter().flatten();
                 for (content_type, media_type) in content.filter(|(content_type, _)| !content_type.starts_with("image/")) {

@@ -10,11 +10,12 @@ use ledger_events::operator::OperatorRole;
 use ledger_events::replay::ReplayKind;
 use ledger_events::restrictions::Restrictions;
 use ledger_events::webhook::WebhookEventType;
+use ledger_projections::listing::maintain::CountStep;
 use rewards_ledger::audit::{Progress, verify};
-use rewards_ledger::export::{import, import::import_in_pages};
+use rewards_ledger::export::{import, import::import_in_pages, page};
 use rewards_ledger::ledger::commands::{IssueOperatorToken, RegisterWebhook, RequestReplay};
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
-use rewards_ledger::ledger::{Command, CommandResult, Ledger, SchemaError, commands};
+use rewards_ledger::ledger::{Command, CommandResult, Ledger, SchemaError, commands, reader};
 use rewards_ledger::secrets::seal::{Secret, random_secret};
 use rewards_ledger::telemetry::Metrics;
 use serde_json::Value;
@@ -28,7 +29,7 @@ use crate::support::postgres::{TestDatabase, database};
 use crate::support::shop::Shop;
 
 /// The log, and all tables derived from it.
-const DERIVED: [&str; 32] = [
+const DERIVED: [&str; 33] = [
     "events",
     "accounts",
     "credentials",
@@ -48,6 +49,7 @@ const DERIVED: [&str; 32] = [
     "purchases",
     "bank_statements",
     "approvals",
+    "shards",
     "daily_totals",
     "stock_days",
     "stock_costs",
@@ -79,7 +81,7 @@ async fn world() -> World {
     let (directory, shop) = (tempfile::tempdir().unwrap(), Shop::open().await);
     shop.eventful().await;
     // Count to the end, because the lag of the lists' counts depends on when they were last counted.
-    while !matches!(shop.projector().count(SHARD).await.unwrap(), ledger_projections::listing::maintain::CountStep::Idle) {}
+    while shop.projector().count(SHARD).await.unwrap() != CountStep::Idle {}
     let file = directory.path().join("events.ndjson");
     export(&shop.options, &file).await;
     World { directory, shop, file }
@@ -108,8 +110,10 @@ async fn copy(from: &PgConnectOptions, to: &PgConnectOptions, tables: &[&str]) {
 /// Returns every row of the imported ledger, after a node has derived its daily totals again.
 async fn derived(options: &PgConnectOptions) -> Vec<String> {
     let projector = Projector::new(&ledger::open(options).await, options, Metrics::default());
-    while projector.total(SHARD).await.unwrap() != ProjectionStep::Idle {}
-    while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
+    for shard in [SHARD, 2] {
+        while projector.total(shard).await.unwrap() != ProjectionStep::Idle {}
+        while projector.stock(shard).await.unwrap() != ProjectionStep::Idle {}
+    }
     rows(options, &DERIVED).await
 }
 
@@ -121,6 +125,7 @@ async fn verified(options: &PgConnectOptions) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_that_is_imported_has_every_event_in_every_version() {
     let World { shop, .. } = world().await;
+    shop.moves().await;
     let found: Vec<(String, String, i16)> =
         sqlx::query_as("SELECT DISTINCT stream_type, type, schema_version FROM events").fetch_all(shop.pool()).await.unwrap();
     let versions = |(stream, name, newest)| (1..=newest).map(move |version| (format!("{stream}"), String::from(name), version));
@@ -150,6 +155,28 @@ async fn an_imported_log_and_its_derived_tables_are_identical_byte_for_byte() {
     assert!(std::fs::read(&again).unwrap() == std::fs::read(&file).unwrap());
     let refusal = import(&options, &file, |_| {}).await.unwrap_err().to_string();
     assert!(refusal.contains("the ledger is not empty"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_of_two_shards_are_imported_with_the_moves_between_them() {
+    let World { directory, shop, .. } = world().await;
+    shop.moves().await;
+    let (_database, options) = target().await;
+    copy(&shop.options, &options, &OUTSIDE).await;
+    for shard in [SHARD, 2] {
+        while shop.projector().count(shard).await.unwrap() != CountStep::Idle {}
+        let events = reader::stored_after(shop.pool(), shard, 0, i64::MAX).await.unwrap();
+        let path = directory.path().join(format!("{shard}.ndjson"));
+        std::fs::write(&path, page(&events, false).unwrap()).unwrap();
+        import(&options, &path, |_| {}).await.unwrap();
+    }
+    let costs = "SELECT shard_id || ' ' || cost FROM stock_costs
+        WHERE reference IN (SELECT reference FROM stock_costs WHERE shard_id = 2)";
+    let expected = derived(&options).await;
+    let costs: Vec<String> = sqlx::query_scalar(costs).fetch_all(&mut options.connect().await.unwrap()).await.unwrap();
+    assert_eq!(BTreeSet::from_iter(costs), BTreeSet::from(["1 9.50".to_owned(), "2 9.50".to_owned()]));
+    assert_eq!(rows(&shop.options, &DERIVED).await, expected);
+    assert_eq!(verified(&options).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,13 +288,13 @@ async fn a_killed_import_continues_and_no_node_works_on_half_of_it() {
         tokio::select! {
             biased;
             _ = midway.recv() => {}
-            done = import_in_pages(&options, &file, 7, progress) => panic!("it ended: {done:?}"),
+            done = import_in_pages(&options, &file, 7, false, progress) => panic!("it ended: {done:?}"),
         }
         let open = Ledger::open(&options, keyring(), Metrics::default(), &TaskTracker::new()).await;
         assert!(matches!(open, Err(SchemaError::HalfImported { .. })), "{open:?}");
         assert!(verified(&options).await.iter().any(|line| line.contains("an import stopped at position")));
     }
-    assert!(count(&options, "SELECT position FROM log_head").await >= 42);
+    assert!(count(&options, "SELECT position FROM log_head WHERE shard_id = 1").await >= 42);
 
     // A different file is not accepted as a continuation.
     shop.tamper(
@@ -286,7 +313,7 @@ async fn a_killed_import_continues_and_no_node_works_on_half_of_it() {
     )
     .await;
 
-    let imported = import_in_pages(&options, &file, 7, |_| {}).await.unwrap();
+    let imported = import_in_pages(&options, &file, 7, false, |_| {}).await.unwrap();
     assert!(imported.before >= 42, "{imported:?}");
     assert_eq!(derived(&options).await, rows(&shop.options, &DERIVED).await);
     assert_eq!(verified(&options).await, Vec::<String>::new());
@@ -369,6 +396,6 @@ async fn events_of_another_writer_stop_the_import() {
             }
         }
     };
-    let refusal = import_in_pages(&options, &file, 7, write).await.unwrap_err().to_string();
+    let refusal = import_in_pages(&options, &file, 7, false, write).await.unwrap_err().to_string();
     assert!(refusal.contains("another process writes to shard 1"), "{refusal}");
 }

@@ -74,7 +74,7 @@ const OF_DELIVERIES: Parts = &[
 ];
 
 /// Loops of a node with every role, and with a witness.
-const LOOPS: [&str; 25] = [
+const LOOPS: [&str; 27] = [
     "clock",
     "delivery",
     "delivery health",
@@ -88,6 +88,8 @@ const LOOPS: [&str; 25] = [
     "low stock",
     "mail",
     "master keys",
+    "moves of vouchers",
+    "new shards",
     "notifier ledger_deliveries",
     "notifier ledger_log",
     "projector",

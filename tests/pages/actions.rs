@@ -181,6 +181,8 @@ fn of_console() -> Vec<Action> {
         action("/console/accounts/{accounts}/users/{users}/sessions", ADMIN, "", 303),
         action("/console/accounts/{accounts}/users/{users}/remove", ADMIN, "", 303),
         action("/console/accounts/{accounts}/status", ADMIN, "status=SUSPENDED", 303),
+        action("/console/operations/shards/{a shard}/drain", ADMIN, "draining=false", 303),
+        action("/console/operations/shards", ADMIN, "shard_id=3", 303),
         action("/console/account/two-factor", AUDITOR, "", 200),
         action("/console/account/two-factor/confirm", AUDITOR, "code=x", 400),
         action("/console/account/two-factor/remove", AUDITOR, "code=x", 400),
@@ -235,6 +237,9 @@ impl Stage {
         values.insert("sessions of an auditor", other_session(&sessions));
         let (id, secret) = (furnished.id("operators"), two_factor::generate_secret());
         run(&node.ledger, commands::EnableOperatorTwoFactor { id, secret, step: 1, recovery_codes: vec![], session_id: 0 }).await;
+        run(&node.ledger, commands::AddShard { shard_id: 2 }).await;
+        run(&node.ledger, commands::SetShardDrain { shard_id: 2, draining: true }).await;
+        values.insert("a shard", "2".to_owned());
         let http = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();
         Stage { furnished, http, values }
     }

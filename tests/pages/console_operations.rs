@@ -88,6 +88,28 @@ async fn an_admin_sees_operations_and_replays_what_a_webhook_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_admin_adds_a_shard_and_drains_it() {
+    let node = Node::start().await;
+    in_browser((1440, 2_400), true, |browser| async move {
+        enter(&node, &browser, Role::Admin).await;
+        browser.press("Operations").await;
+        browser.click("//summary[text()='Add a shard']").await;
+        browser.press("Add the shard").await;
+        browser.sees("The shard is added.").await;
+        let row = "//tr[td[normalize-space()='Shard 2']]";
+        browser.click(&format!("{row}//summary[text()='Drain']")).await;
+        browser.click(&format!("{row}//button[text()='Drain it']")).await;
+        browser.sees("The change is saved.").await;
+        browser.find(&format!("{row}//span[text()='Draining']")).await;
+        browser.find(&format!("{row}//summary[text()='Open again']")).await;
+        check(&browser, "operations with a shard that drains").await;
+        let shards = node.operator("GET", "/shards", Value::Null).await.data(200);
+        assert_eq!(shards["shards"][1]["status"], "draining");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_auditor_sees_erasures_and_retention() {
     let node = Node::start().await;
     let client = node.account("Acme").await;

@@ -8,7 +8,7 @@ use super::every_page::route_of;
 
 /// Forms that no link leads to: the answer of another form offers them, or a state in which no furnished thing is. A viewer may
 /// check a bulk order, but is not asked to.
-const OF_ANSWERS: [&str; 15] = [
+const OF_ANSWERS: [&str; 16] = [
     "/portal/orders",
     "/portal/orders/bulk",
     "/portal/orders/bulk/place",
@@ -20,6 +20,7 @@ const OF_ANSWERS: [&str; 15] = [
     "/console/audit-runs/{a run}/stop",
     "/console/approvals/{own approval}/withdraw",
     "/console/replays",
+    "/console/operations/shards/{a shard}/drain",
     "/console/operators/{operators}/two-factor",
     "/console/account/two-factor/confirm",
     "/console/account/two-factor/remove",

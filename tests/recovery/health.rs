@@ -208,7 +208,7 @@ async fn told(node: &Node) -> String {
 /// Updates the figure as a node does, until it is told to stop.
 fn watched(node: &Node) -> (JoinHandle<()>, CancellationToken) {
     let stop = CancellationToken::new();
-    let running = health::run(node.ledger.pool().clone(), vec![SHARD], node.metrics.clone(), stop.clone());
+    let running = health::run(node.ledger.pool().clone(), node.ledger.shard_watch().clone(), node.metrics.clone(), stop.clone());
     (tokio::spawn(running), stop)
 }
 

@@ -97,8 +97,8 @@ impl Stage {
     async fn available(&self, course: Course) -> i64 {
         let (product_id, card) = self.sandbox.products().iter().find(|(_, card)| card.course == course).unwrap();
         let pair = [(*product_id, card.face_value().unwrap().decimal())];
-        let found = stock::available_pairs(self.ledger.pool(), SHARD, &pair, 10_000).await.unwrap();
-        found.first().map_or(0, |(_, _, vouchers)| *vouchers)
+        let found = stock::available_pairs(self.ledger.pool(), &[SHARD], &pair, 10_000).await.unwrap();
+        found.first().map_or(0, |(.., vouchers)| *vouchers)
     }
 }
 

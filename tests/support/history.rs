@@ -27,6 +27,7 @@ use rewards_ledger::ledger::commands::{
 };
 use rewards_ledger::ledger::eraser;
 use rewards_ledger::ledger::erasure::Subject;
+use rewards_ledger::ledger::moves::Move;
 use rewards_ledger::ledger::projector::ProjectionStep;
 use rewards_ledger::ledger::{Command, CommandResult, Origin, WriteError, commands, images};
 use rewards_ledger::reconciliation::statements::{self, Source};
@@ -131,7 +132,8 @@ impl Shop {
         Left { delivered, statement, all, late, replay }
     }
 
-    /// Makes the history above and everything else that can happen: every event in every version that can be read.
+    /// Makes the history above and everything else that can happen in one log: every event in every version that can be read, but
+    /// for those of [`Shop::moves`].
     pub async fn eventful(&self) {
         let left = self.history().await;
         let Left { all, late, .. } = left;
@@ -149,6 +151,7 @@ impl Shop {
             LowBalanceReached { wallet_id, currency, below: money("10.00"), balance: money("9.00"), position: 1, fell_at };
         self.run(commands::AnnounceLowBalance { account_id, reached }).await;
         self.access().await;
+        self.shards().await;
         // Switching the webhook off fails its pending deliveries, which are then retried.
         self.listens(all, false).await;
         self.project().await;
@@ -327,6 +330,24 @@ impl Shop {
         self.run(record()).await;
         let again = self.ledger.execute(SHARD, record(), origin()).await;
         assert!(matches!(again, Err(WriteError::Rejected(Rejection::Conflict(_)))), "{again:?}");
+    }
+
+    /// Moves a voucher of 10.00 to the second shard and back, and derives what follows.
+    pub async fn moves(&self) {
+        let (product_id, denomination) = (self.customer.product_id, money("10.00"));
+        for (from, to) in [(SHARD, 2), (2, SHARD)] {
+            let wanted = Move { from, to, product_id, denomination, vouchers: 1 };
+            assert_eq!(super::ledger::move_vouchers(&self.options, &wanted).await, 1);
+        }
+        for shard in [SHARD, 2] {
+            self.project_in(shard).await;
+        }
+    }
+
+    /// Adds a shard and drains it. It stays empty.
+    async fn shards(&self) {
+        self.run(commands::AddShard { shard_id: 2 }).await;
+        self.run(commands::SetShardDrain { shard_id: 2, draining: true }).await;
     }
 
     /// Makes an operator's user whose second factor is removed, one whose second factor stays, one of the identity provider,

@@ -7,7 +7,8 @@ use ledger_database::PgConnectOptions;
 use ledger_events::catalogue::{Denominations, ProductDetails, ProductSupplier};
 use ledger_events::{AccountId, Actor, Money, OrderId, ProductId, PurchaseId, ShardId, WalletId};
 use rewards_ledger::ledger::commands::PlaceOrder;
-use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands};
+use rewards_ledger::ledger::moves::{self, Move};
+use rewards_ledger::ledger::{Command, CommandResult, FIRST_SHARD, Ledger, Origin, WriteError, commands, connect};
 use rewards_ledger::secrets::seal::Keyring;
 use rewards_ledger::telemetry::Metrics;
 use tokio_util::task::TaskTracker;
@@ -116,6 +117,16 @@ pub async fn buy(ledger: &Ledger, order_id: OrderId, product_id: ProductId, sku:
     let request = commands::RequestPurchase { order_id, product_id, denomination, currency, supplier: name, sku, budget };
     let CommandResult::Purchase(Some(purchase)) = run(ledger, request).await else { panic!("the order lacks nothing") };
     purchase.id
+}
+
+/// Moves vouchers between shards, whether or not orders wait for them. Returns their number.
+pub async fn move_vouchers(options: &PgConnectOptions, wanted: &Move) -> usize {
+    let mut connection = connect::mover(options).acquire().await.unwrap();
+    let picked = moves::pick(&mut connection, wanted).await.unwrap().unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    let moved = moves::move_vouchers(&mut tx, &keyring(), &picked).await.unwrap();
+    tx.commit().await.unwrap();
+    moved.vouchers
 }
 
 /// Details of a product with the face values 10.00 and 25.00.

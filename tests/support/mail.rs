@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use rewards_ledger::heartbeat::Heartbeat;
-use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::mail::{Mailer, Sender, Site, Transport};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -95,7 +94,7 @@ impl SmtpServer {
         let site = Site { portal_url: node.url().to_owned() };
         Mailer {
             pool: node.ledger.pool().clone(),
-            shards: vec![FIRST_SHARD],
+            shards: node.ledger.shard_watch().clone(),
             keyring: keyring(),
             sender: Arc::new(sender),
             site,

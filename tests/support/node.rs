@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::documented;
-use super::ledger::{execute, keyring};
+use super::ledger::{execute, keyring, run};
 use super::postgres::{self, TestDatabase};
 use super::proxy::Proxy;
 use super::tree::{self, Tree};
@@ -190,7 +190,7 @@ impl Node {
 
     /// Adds a second shard, and starts another node, which has seen both since its start.
     pub async fn beside_with_two_shards(&self) -> Node {
-        sqlx::raw_sql("INSERT INTO log_head (shard_id) VALUES (2)").execute(&mut self.admin().await).await.unwrap();
+        run(&self.ledger, commands::AddShard { shard_id: 2 }).await;
         self.beside(AMPLE_LIMITS.parse().unwrap()).await
     }
 

@@ -9,7 +9,7 @@ use ledger_database::PgConnectOptions;
 use ledger_events::beneficiary::BeneficiaryKind;
 use ledger_events::order::Order;
 use ledger_events::webhook::WebhookEventType;
-use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, WalletId, WebhookId};
+use ledger_events::{AccountId, BeneficiaryId, OrderId, PayoutId, ShardId, WalletId, WebhookId};
 use ledger_projections::deliveries::DeliveryFilter;
 use ledger_projections::orders;
 use rewards_ledger::delivery::worker::{Worker, WorkerSettings};
@@ -176,15 +176,20 @@ impl Shop {
 
     /// Makes the deliveries and the daily totals of everything in the log.
     pub async fn project(&self) {
+        self.project_in(SHARD).await;
+    }
+
+    /// Makes the deliveries and the daily totals of everything in the log of a shard.
+    pub async fn project_in(&self, shard: ShardId) {
         let projector = self.projector();
         // The first step creates the checkpoint.
-        _ = projector.step(SHARD).await.unwrap();
+        _ = projector.step(shard).await.unwrap();
         // The previous projector may hold the projection until its connection has ended.
-        while projector.step(SHARD).await.unwrap() != ProjectionStep::Idle {}
-        _ = projector.total(SHARD).await.unwrap();
-        while projector.total(SHARD).await.unwrap() != ProjectionStep::Idle {}
-        _ = projector.stock(SHARD).await.unwrap();
-        while projector.stock(SHARD).await.unwrap() != ProjectionStep::Idle {}
+        while projector.step(shard).await.unwrap() != ProjectionStep::Idle {}
+        _ = projector.total(shard).await.unwrap();
+        while projector.total(shard).await.unwrap() != ProjectionStep::Idle {}
+        _ = projector.stock(shard).await.unwrap();
+        while projector.stock(shard).await.unwrap() != ProjectionStep::Idle {}
     }
 
     pub fn worker(&self, receiver: &Receiver, deadline: Duration) -> Worker {
@@ -217,7 +222,7 @@ pub fn worker(database: &PgConnectOptions, receiver: &Receiver, deadline: Durati
     let (lease_margin, stop_grace) = (DEADLINE, DEADLINE);
     Worker {
         database: connect::delivery(database),
-        shards: vec![SHARD],
+        shards: [SHARD].into(),
         keyring: ledger::keyring(),
         sender: sender(trusting(receiver.ca_pem(), deadline)),
         settings: WorkerSettings { deadline, lease_margin, stop_grace, ..WorkerSettings::default() },

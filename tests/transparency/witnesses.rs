@@ -317,7 +317,7 @@ async fn witnesses_are_asked_and_follow_the_log() {
     let (witness, url) = witness().await;
     let caller = || {
         let urls = vec![url.parse().unwrap()];
-        WitnessCaller::new(node.ledger.pool().clone(), vec![SHARD], urls, node.public_log.witnesses.clone()).unwrap()
+        WitnessCaller::new(node.ledger.pool().clone(), [SHARD].into(), urls, node.public_log.witnesses.clone()).unwrap()
     };
     let trust = Trust { keys: vec![tree::key()], witnesses: vec![tree::witness(1)], quorum: 1 };
     let is_witnessed = async || trust.open(&node.anyone("GET", "/log/1/checkpoint", Value::Null).await.text).is_ok();
@@ -381,7 +381,7 @@ async fn witnesses_are_asked_about_the_same_checkpoint() {
     tokio::spawn(poem::Server::new_with_acceptor(acceptor).run(app));
     let urls = vec![format!("http://{address}").parse().unwrap(), second_url.parse().unwrap()];
     let mut asking =
-        WitnessCaller::new(node.ledger.pool().clone(), vec![SHARD], urls, node.public_log.witnesses.clone()).unwrap();
+        WitnessCaller::new(node.ledger.pool().clone(), [SHARD].into(), urls, node.public_log.witnesses.clone()).unwrap();
     let going_on = async {
         gate.wait().await;
         node.operator("POST", "/accounts", json!({"name": "More"})).await.data(201);

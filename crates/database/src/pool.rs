@@ -137,6 +137,12 @@ impl PgPool {
         PgPool::new(Connector::patient(options), size)
     }
 
+    /// Creates another pool, of at most `size` connections with the same settings.
+    #[must_use]
+    pub fn separate(&self, size: u32) -> PgPool {
+        PgPool::new(self.inner.connector.clone(), size)
+    }
+
     /// Returns a handle of this pool that asks `router` for each connection first.
     #[must_use]
     pub fn with_router(&self, router: Arc<dyn ConnectionRouter>) -> PgPool {

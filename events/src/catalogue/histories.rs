@@ -59,6 +59,12 @@ fn event() -> impl Strategy<Value = ProductEvent> {
         (1i64..99).prop_map(|number| {
             VouchersTransferredIn { from_product_id: ProductId(number), vouchers: vec![number.to_string()] }.into()
         }),
+        (1i64..99).prop_map(|position| VouchersMovedOut { to_shard: 2, position, vouchers: vec![position.to_string()] }.into()),
+        (1i64..99, prop::option::of(1i64..99)).prop_map(|(position, cost)| {
+            let (denomination, cost) = (Money::from_cents(1_000).unwrap(), cost.map(|cents| Money::from_cents(cents).unwrap()));
+            let lots = vec![MovedLot { cost, vouchers: vec![position.to_string()] }];
+            VouchersMovedIn { from_shard: 2, position, denomination, lots }.into()
+        }),
         (1i32..99).prop_map(|number| VouchersExpired { vouchers: vec![number.to_string()] }.into()),
         prop::option::of(1i32..9).prop_map(|number| {
             let supplier = number.map(|number| ProductSupplier { name: format!("supplier-{number}"), sku: "sku".into() });
@@ -106,6 +112,8 @@ proptest! {
                 | ProductEvent::VoucherExpirySet(_)
                 | ProductEvent::VouchersTransferredOut(_)
                 | ProductEvent::VouchersTransferredIn(_)
+                | ProductEvent::VouchersMovedOut(_)
+                | ProductEvent::VouchersMovedIn(_)
                 | ProductEvent::VouchersExpired(_) => {}
             }
             state = evolve(Some(state), ProductId(3), event, &at(version)).unwrap();

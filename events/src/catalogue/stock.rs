@@ -3,7 +3,8 @@
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
-use crate::{Money, ProductId};
+use super::ProductEvent;
+use crate::{Money, Position, ProductId, ShardId};
 
 /// An addition of vouchers to the stock. The vault stores their sealed codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,37 @@ pub struct VouchersTransferredIn {
     pub vouchers: Vec<String>,
 }
 
+/// Vouchers that leave the stock of a shard for that of another one, where orders wait for them. One transaction appends this
+/// event, and the [`VouchersMovedIn`] to the log of the other shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersMovedOut {
+    pub to_shard: ShardId,
+    /// Position of the other event, in the log of the other shard.
+    pub position: Position,
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
+}
+
+/// Vouchers that come from the stock of another shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VouchersMovedIn {
+    pub from_shard: ShardId,
+    /// Position of the [`VouchersMovedOut`], in the log of the other shard.
+    pub position: Position,
+    pub denomination: Money,
+    pub lots: Vec<MovedLot>,
+}
+
+/// Vouchers of one cost. The loads that name it are in the log of another shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MovedLot {
+    /// Cost of each voucher, in the product's currency. The payload omits it if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+    /// References of the vouchers.
+    pub vouchers: Vec<String>,
+}
+
 /// The end of vouchers that have expired before an order got them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VouchersExpired {
@@ -86,4 +118,26 @@ pub struct ProductSupplierSet {
 pub struct StockThresholdSet {
     pub denomination: Money,
     pub least: Option<i32>,
+}
+
+impl ProductEvent {
+    /// Returns whether the event changes a product's stock, and not the product. In shards other than the first, the product's
+    /// stream has only such events.
+    pub fn is_of_stock(&self) -> bool {
+        match self {
+            Self::VoucherStockLoaded(_)
+            | Self::VouchersVoided(_)
+            | Self::VoucherExpirySet(_)
+            | Self::VouchersExpired(_)
+            | Self::VouchersTransferredOut(_)
+            | Self::VouchersTransferredIn(_)
+            | Self::VouchersMovedOut(_)
+            | Self::VouchersMovedIn(_) => true,
+            Self::ProductAdded(_)
+            | Self::ProductChanged(_)
+            | Self::ProductImageSet(_)
+            | Self::StockThresholdSet(_)
+            | Self::ProductSupplierSet(_) => false,
+        }
+    }
 }

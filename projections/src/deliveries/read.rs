@@ -3,7 +3,7 @@
 use ledger_database::FromRow;
 use ledger_database::{PgConnection, PgPool, replanned};
 use ledger_events::webhook::{Retryable, WebhookEventType};
-use ledger_events::{AccountId, ReplayId, ShardId, WebhookId};
+use ledger_events::{AccountId, Id, ReplayId, ShardId, WebhookId};
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 use uuid::Uuid;
@@ -285,7 +285,7 @@ pub async fn find(
 /// Finds the shard and the account of a delivery. Operators name a delivery without its account.
 pub async fn owner(pool: &PgPool, shards: &[ShardId], id: i64) -> Result<Option<(ShardId, AccountId)>, sqlx::Error> {
     sqlx::query_as("SELECT shard_id, account_id FROM deliveries WHERE shard_id = ANY($1) AND id = $2")
-        .bind(shards)
+        .bind(id.shards_among(shards))
         .bind(id)
         .fetch_optional(pool)
         .await

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ledger_database::{PgConnection, PgPool};
-use ledger_events::ShardId;
 use ledger_events::webhook::MAX_ATTEMPTS;
+use ledger_events::{ShardId, id_base};
 use sqlx::Postgres;
 use uuid::Uuid;
 
@@ -79,7 +79,7 @@ pub async fn write(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Resu
         bind_deliveries(
             sqlx::query(
                 "WITH new AS MATERIALIZED (
-                    SELECT coalesce(u.given_id, nextval('public.delivery_ids')) AS id, u.*
+                    SELECT coalesce(u.given_id, $11::bigint + nextval('public.delivery_ids')) AS id, u.*
                     FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[], $10::bigint[])
                          AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status, replay_id, given_id)),
                  made AS (
@@ -144,7 +144,7 @@ pub async fn write_shadow(conn: &mut PgConnection, shard: ShardId, made: &Made) 
     bind_deliveries(
         sqlx::query(
             "INSERT INTO deliveries (shard_id, id, event_id, webhook_id, replay_id, account_id, order_id, event_type, created_at)
-             SELECT $1, coalesce(u.given_id, kept.id, nextval('public.delivery_ids')), u.event_id, u.webhook_id, u.replay_id, u.account_id,
+             SELECT $1, coalesce(u.given_id, kept.id, $11::bigint + nextval('public.delivery_ids')), u.event_id, u.webhook_id, u.replay_id, u.account_id,
                     u.order_id, u.event_type, u.created_at
              FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[], $10::bigint[])
                   AS u (event_id, webhook_id, account_id, order_id, event_type, created_at, status, replay_id, given_id)
@@ -176,6 +176,7 @@ fn bind_deliveries<'q>(
         .bind(deliveries.iter().map(|d| d.status).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.replay_id).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.id).collect::<Vec<_>>())
+        .bind(id_base(shard))
 }
 
 async fn write_envelopes(conn: &mut PgConnection, shard: ShardId, made: &Made) -> Result<(), ProjectionError> {

@@ -1,8 +1,10 @@
 //! Orders that wait for vouchers: those that fulfilment has not started on, and those that wait for stock.
 
+use chrono::{DateTime, Utc};
 use ledger_database::{FromRow, PgConnection, PgPool};
 use ledger_events::{OrderId, Position, ProductId, ShardId};
 use rust_decimal::Decimal;
+use sqlx::PgExecutor;
 
 /// An order that waits for vouchers.
 #[derive(Clone, Copy, Debug, FromRow)]
@@ -14,7 +16,7 @@ pub struct Queued {
 }
 
 /// Lists what started orders still wait for: each (product, denomination) pair once.
-pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId, Decimal)>, sqlx::Error> {
+pub async fn waiting_for(db: impl PgExecutor<'_>, shard: ShardId) -> Result<Vec<(ProductId, Decimal)>, sqlx::Error> {
     // Loose index scan: one step per pair, however many orders wait.
     sqlx::query_as(
         "WITH RECURSIVE pairs AS (
@@ -30,7 +32,7 @@ pub async fn waiting_for(pool: &PgPool, shard: ShardId) -> Result<Vec<(ProductId
          SELECT product_id, denomination FROM pairs",
     )
     .bind(shard)
-    .fetch_all(pool)
+    .fetch_all(db)
     .await
 }
 
@@ -52,6 +54,45 @@ pub async fn oldest_waiting(
     .bind(denomination)
     .bind(limit)
     .fetch_all(pool)
+    .await
+}
+
+/// A started order that waits for vouchers, with the time since which it does.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct WaitingSince {
+    pub shard_id: ShardId,
+    pub product_id: ProductId,
+    pub denomination: Decimal,
+    pub placed_at: DateTime<Utc>,
+    /// Number of undelivered units.
+    pub missing: i64,
+}
+
+/// Lists the oldest started orders that wait for each (product, denomination) pair in each of the shards, up to a limit for each
+/// pair in a shard. Those of a pair in a shard are in the order of their positions.
+pub async fn waiting_since(
+    db: impl PgExecutor<'_>,
+    shards: &[ShardId],
+    pairs: &[(ProductId, Decimal)],
+    limit: i64,
+) -> Result<Vec<WaitingSince>, sqlx::Error> {
+    if pairs.is_empty() {
+        return Ok(vec![]);
+    }
+    sqlx::query_as(
+        "SELECT s.id AS shard_id, w.product_id, w.denomination, o.placed_at, o.missing
+         FROM unnest($1::smallint[]) AS s (id) CROSS JOIN unnest($2::bigint[], $3::numeric[]) AS w (product_id, denomination)
+         CROSS JOIN LATERAL
+            (SELECT placed_position, created_at AS placed_at, (quantity - delivered_quantity)::bigint AS missing FROM orders
+             WHERE shard_id = s.id AND is_queued AND status IN ('PENDING', 'DELAYED', 'PARTIALLY_DELIVERED')
+               AND product_id = w.product_id AND denomination = w.denomination ORDER BY placed_position LIMIT $4) AS o
+         ORDER BY s.id, o.placed_position",
+    )
+    .bind(shards)
+    .bind(pairs.iter().map(|(product, _)| *product).collect::<Vec<_>>())
+    .bind(pairs.iter().map(|(_, denomination)| *denomination).collect::<Vec<_>>())
+    .bind(limit)
+    .fetch_all(db)
     .await
 }
 

@@ -1,13 +1,14 @@
 //! `/admin/v1/accounts`: client organizations, their status and their discounts.
 
 use ledger_events::account::{self, AccountStatus as Status, DiscountRule};
-use ledger_events::{AccountId, CategoryId, ProductId};
+use ledger_events::{AccountId, CategoryId, ProductId, ShardId};
 use ledger_projections::accounts;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Enum, Object, OpenApi};
 use rust_decimal::Decimal;
 use serde::Serialize;
 
+use super::shards::placement;
 use crate::access::Operator;
 use crate::api::body::StrictJson;
 use crate::api::error::ApiError;
@@ -16,11 +17,11 @@ use crate::api::mirror::mirror;
 use crate::api::outcome::answered;
 use crate::api::page::Page;
 use crate::api::principal::{Admin, Caller};
-use crate::api::readers::{id, line, money, one_of};
+use crate::api::readers::{id, integer, line, money, one_of};
 use crate::api::reply::{Created, Listed, Plural, Reply};
 use crate::api::scalars::{Money, Timestamp};
 use crate::api::state::{State, Tag, listed, not_found, origin, rows_of};
-use crate::ledger::{CommandResult, FIRST_SHARD, commands};
+use crate::ledger::{CommandResult, commands};
 
 /// Status of an account.
 ///
@@ -43,6 +44,8 @@ body! {
     struct CreateAccount {
         /// Name of the organization, for people to recognize it.
         name: String = required(line(1..=100)),
+        /// Shard of the account, for its whole life. Default: the open shard with the fewest events in the last 24 hours.
+        shard_id: Option<i16> = optional(integer(1..=i16::MAX)),
     }
 }
 
@@ -99,6 +102,8 @@ struct Account {
     name: String,
     /// Status of the account.
     status: AccountStatus,
+    /// Shard of the account.
+    shard_id: i16,
     /// Time at which the account was created.
     created_at: Timestamp,
 }
@@ -107,9 +112,10 @@ impl Plural for Account {
     const PLURAL: &'static str = "accounts";
 }
 
-impl From<account::Account> for Account {
-    fn from(account: account::Account) -> Self {
-        Self { id: account.id.0, name: account.name, status: account.status.into(), created_at: account.created_at.into() }
+impl From<(ShardId, account::Account)> for Account {
+    fn from((shard_id, account): (ShardId, account::Account)) -> Self {
+        let (id, status, created_at) = (account.id.0, account.status.into(), account.created_at.into());
+        Self { id, name: account.name, status, shard_id, created_at }
     }
 }
 
@@ -118,6 +124,8 @@ pub struct Accounts;
 #[OpenApi(prefix_path = "/admin/v1", tag = "Tag::Accounts")]
 impl Accounts {
     /// Create an account
+    ///
+    /// Places the account in a shard, where it stays for its whole life. Returns 409 if the named shard is draining.
     #[oai(path = "/accounts", method = "post", operation_id = "create_account")]
     async fn create(
         &self,
@@ -125,10 +133,11 @@ impl Accounts {
         state: State<'_>,
         body: StrictJson<CreateAccount>,
     ) -> Result<Created<Account>, ApiError> {
-        // As long as only the first shard has stock, an order in another shard would wait forever.
-        let command = commands::CreateAccount { name: body.0.name };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        Ok(Created(answered!(answer, CommandResult::Account(account) => account)?.into()))
+        let CreateAccount { name, shard_id } = body.0;
+        let shard = placement(&state, shard_id).await?;
+        let command = commands::CreateAccount { name };
+        let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
+        Ok(Created((shard, answered!(answer, CommandResult::Account(account) => account)?).into()))
     }
 
     /// List accounts
@@ -157,8 +166,8 @@ impl Accounts {
         /// Unique identifier of the account.
         id: Path<i64>,
     ) -> Result<Reply<Account>, ApiError> {
-        let (_, account) = accounts::find(state.ledger.pool(), AccountId(id.0)).await?.ok_or_else(not_found)?;
-        Ok(Reply(account.into()))
+        let found = accounts::find(state.ledger.pool(), AccountId(id.0)).await?.ok_or_else(not_found)?;
+        Ok(Reply(found.into()))
     }
 
     /// Suspend or reactivate an account
@@ -175,7 +184,7 @@ impl Accounts {
         let shard = state.shard_of(id).await?;
         let command = commands::SetAccountStatus { account_id: id, status: body.0.status.into() };
         let answer = state.ledger.execute(shard, command, origin(caller.0.0.actor())).await?;
-        Ok(Reply(answered!(answer, CommandResult::Account(account) => account)?.into()))
+        Ok(Reply((shard, answered!(answer, CommandResult::Account(account) => account)?).into()))
     }
 
     /// List an account's discounts

@@ -260,7 +260,7 @@ impl Approvals {
             payout_id: payout_id.0.map(PayoutId),
         };
         let (pool, now) = (&state.read_pool(), Utc::now());
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (mut found, mut total) = (Vec::new(), 0);
         for shard in &shards {
             let part = approvals::list(pool, *shard, filter, now, rows_of_each(page, shards.len())).await?;

@@ -86,7 +86,7 @@ impl Attempts {
         let webhook = match webhook_url_id.0 {
             None => None,
             Some(id) => {
-                let shards: Vec<_> = state.ledger.shards().collect();
+                let shards = state.ledger.shards();
                 let found = webhooks::find(state.ledger.pool(), &shards, WebhookId(id)).await?;
                 // An unknown webhook has no attempts on any shard.
                 Some((found.map_or(FIRST_SHARD, |(shard, _)| shard), WebhookId(id)))

@@ -203,7 +203,7 @@ impl Audit {
         let page = audit::page(pool, shard, bounds, &criteria, limit).await?;
         let events: Vec<&Stored> = page.events.iter().collect();
         let entries = AuditEntry::of_events(pool, &state.keyring, shard, &events).await?;
-        let shard_ids = state.ledger.shards().collect();
+        let shard_ids = state.ledger.shards();
         Ok(Reply(AuditPage { entries, next_before: page.next_before, shard_id: shard, shard_ids }))
     }
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 use bank_statements::lines::Columns;
 use bank_statements::matching::Tolerance;
 use ledger_events::reconciliation::{self, Decision, StatementFormat};
-use ledger_events::{PayoutId, ShardId, StatementId, TransactionId};
+use ledger_events::{PayoutId, StatementId, TransactionId};
 use ledger_projections::statements;
 use poem::web::Accept;
 use poem::{Request, RequestBody};
@@ -342,7 +342,7 @@ impl BankStatements {
         let page = Page::of(page.0, limit.0, 100, 1_000)?;
         let tolerance = tolerance(days.0, amount.0)?;
         let statement = statement_of(&state, StatementId(id.0)).await?;
-        let shards: Vec<ShardId> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let mut matching =
             kept::run(state.ledger.pool(), &state.keyring, &shards, &statement, tolerance, Limits::default()).await?;
         let summary = MatchSummary::of(&matching);
@@ -399,7 +399,7 @@ impl BankStatements {
             LineDecision::Payout => (Decision::Payout { payout_id: PayoutId(payout_id.unwrap_or_default()) }, "payout_id"),
             LineDecision::Ignored => (Decision::Ignored, "decision"),
         };
-        let shards: Vec<ShardId> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         if !kept::exists(state.ledger.pool(), &shards, decision).await? {
             return Err(ApiError::invalid(field, "does not exist, or is not a funding or a paid payout"));
         }

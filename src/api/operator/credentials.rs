@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use ledger_database::replanned;
-use ledger_events::{AccountId, CredentialId, ShardId, account};
+use ledger_events::{AccountId, CredentialId, Id, ShardId, account};
 use ledger_projections::accounts;
 use ledger_projections::state::State as _;
 use poem_openapi::param::{Path, Query};
@@ -214,7 +214,7 @@ impl Credentials {
 /// Returns the shard and the account of a credential.
 async fn owner(state: &ApiState, id: CredentialId) -> Result<(ShardId, AccountId), ApiError> {
     let pool = state.ledger.pool();
-    for shard in state.ledger.shards() {
+    for shard in id.shards_among(&state.ledger.shards()) {
         let load = async || account::Credential::load(&mut *pool.acquire().await?, shard, &[id]).await;
         if let Some(known) = replanned(load).await?.pop() {
             return Ok((shard, known.account_id));

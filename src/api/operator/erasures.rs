@@ -162,7 +162,7 @@ impl Erasures {
     /// there. The log, and what is derived from it, is kept for ever.
     #[oai(path = "/retention", method = "get", operation_id = "get_retention")]
     async fn retention(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<Reply<RetentionState>, ApiError> {
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let oldest = oldest(state.ledger.pool(), &shards).await?;
         Ok(Reply(RetentionState { rules: rules(state.retention, oldest) }))
     }

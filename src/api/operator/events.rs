@@ -187,7 +187,7 @@ impl Events {
         compression: Query<Option<Compression>>,
     ) -> Result<Sending, ApiError> {
         let shard: ShardId = shard_id.0.unwrap_or(FIRST_SHARD);
-        if !state.ledger.shards().any(|known| known == shard) {
+        if !state.ledger.shards().contains(&shard) {
             return Err(ApiError::invalid("shard_id", "is not a shard of this ledger"));
         }
         let range = Range {

@@ -195,7 +195,7 @@ impl Lookups {
         /// Unique identifier of the webhook.
         id: Path<i64>,
     ) -> Result<Reply<AnyWebhook>, ApiError> {
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
         let (account_id, is_deleted) = (webhook.account_id, webhook.is_deleted);
         Ok(Reply(AnyWebhook { account_id: account_id.0, is_deleted, webhook: hooks::with_texts(&state, shard, webhook).await? }))
@@ -216,7 +216,7 @@ impl Lookups {
         days: Query<Option<i64>>,
     ) -> Result<Reply<WebhookStatistics>, ApiError> {
         let days = statistics::days(days.0)?;
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
         Ok(Reply(statistics::attempts_of_one(&state, (shard, webhook.id), days).await?))
     }
@@ -233,7 +233,7 @@ impl Lookups {
         /// Unique identifier of the delivery.
         id: Path<i64>,
     ) -> Result<Reply<AnyDelivery>, ApiError> {
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let owner = ledger_projections::deliveries::owner(state.ledger.pool(), &shards, id.0).await?;
         let (shard, account_id) = owner.ok_or_else(not_found)?;
         Ok(Reply(AnyDelivery {

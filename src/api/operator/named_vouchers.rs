@@ -1,25 +1,31 @@
 //! `/admin/v1/products/:id/vouchers/void`, `/expiry` and `/transfer`: changes of vouchers that an operator names by their references.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use chrono::NaiveDate;
-use ledger_events::ProductId;
+use ledger_events::{Actor, ProductId, ShardId};
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
 use serde::Serialize;
 
 use crate::api::body::StrictJson;
-use crate::api::error::ApiError;
+use crate::api::error::{ApiError, Code};
 use crate::api::fields::{Fields, FromFields};
 use crate::api::outcome::answered;
 use crate::api::principal::{Admin, Caller};
 use crate::api::readers::{date, integer, line, list, text};
 use crate::api::reply::Reply;
-use crate::api::state::{State, Tag, origin};
+use crate::api::state::{ApiState, State, Tag, origin};
 use crate::ledger::reasons::MAX_REASON;
-use crate::ledger::{CommandResult, FIRST_SHARD, commands};
+use crate::ledger::stock::{self, Gone};
+use crate::ledger::{Command, CommandResult, FIRST_SHARD, commands};
 use crate::secrets::seal::Secret;
 
 /// Maximum number of vouchers in a request, so that its transaction does not delay others.
 const MAX_VOUCHERS: usize = 1_000;
+
+/// Maximum number of looks for vouchers that move between shards meanwhile.
+const MAX_LOOKS: usize = 3;
 
 /// Reads the reference numbers that each of the requests has.
 fn references(fields: &mut Fields<'_>) -> Vec<String> {
@@ -64,9 +70,83 @@ struct RefusedVoucher {
 }
 
 impl RefusedVoucher {
-    fn all(refused: Vec<(String, String)>) -> Vec<RefusedVoucher> {
+    /// Returns refused vouchers in the order in which the request names them.
+    fn all(mut refused: Vec<(String, String)>, references: &[String]) -> Vec<RefusedVoucher> {
+        let places: HashMap<&String, usize> = references.iter().enumerate().rev().map(|(place, name)| (name, place)).collect();
+        refused.sort_by_key(|(name, _)| places.get(name).copied());
         let one = |(voucher_reference_number, reason)| RefusedVoucher { voucher_reference_number, reason };
         refused.into_iter().map(one).collect()
+    }
+}
+
+/// Result of a command in one shard.
+struct InShard {
+    /// Number of vouchers that it changed.
+    changed: i32,
+    /// Vouchers that stay as they are, each with the reason.
+    refused: Vec<(String, String)>,
+}
+
+/// Runs a command in each shard whose stock has some of the vouchers. `add` adds up its answers. Returns all refused vouchers.
+/// Vouchers that have moved to another shard meanwhile are looked for again.
+async fn in_their_shards(
+    state: &ApiState,
+    (actor, product): (Actor, ProductId),
+    references: Vec<String>,
+    command: impl Fn(Vec<String>) -> Command,
+    mut add: impl FnMut(CommandResult) -> Result<InShard, ApiError>,
+) -> Result<Vec<RefusedVoucher>, ApiError> {
+    let is_unknown = |reason: &str| reason == Gone::Unknown.to_string();
+    let mut refused: Vec<(String, String)> = vec![];
+    let mut asked: HashMap<String, ShardId> = HashMap::new();
+    let (mut left, mut is_begun) = (references.clone(), false);
+    for _ in 0..MAX_LOOKS {
+        let places = places(state, product, std::mem::take(&mut left)).await;
+        for (shard, names) in places.map_err(|error| broken_off(error, is_begun))? {
+            let (gone, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| asked.get(name) == Some(&shard));
+            refused.extend(gone.into_iter().map(|name| (name, Gone::Unknown.to_string())));
+            if names.is_empty() {
+                continue;
+            }
+            asked.extend(names.iter().map(|name| (name.clone(), shard)));
+            let answer = state.ledger.execute(shard, command(names), origin(actor)).await;
+            let answer = answer.map_err(|error| broken_off(error.into(), is_begun))?;
+            let result = add(answer)?;
+            is_begun |= result.changed > 0;
+            let (unknown, others): (Vec<_>, Vec<_>) = result.refused.into_iter().partition(|(_, reason)| is_unknown(reason));
+            left.extend(unknown.into_iter().map(|(name, _)| name));
+            refused.extend(others);
+        }
+        if left.is_empty() {
+            break;
+        }
+    }
+    refused.extend(left.into_iter().map(|name| (name, Gone::Unknown.to_string())));
+    Ok(RefusedVoucher::all(refused, &references))
+}
+
+/// Returns the shards whose stock has these vouchers. The first one is to refuse those that no shard has.
+async fn places(
+    state: &ApiState,
+    product: ProductId,
+    references: Vec<String>,
+) -> Result<BTreeMap<ShardId, Vec<String>>, ApiError> {
+    let mut places = stock::shards_of(state.ledger.pool(), &state.ledger.shards(), product, &references).await?;
+    let found: HashSet<String> = places.values().flatten().cloned().collect();
+    let unknown = references.into_iter().filter(|name| !found.contains(name));
+    places.entry(FIRST_SHARD).or_default().extend(unknown);
+    Ok(places)
+}
+
+/// Builds the error for a request of which a part fails. `is_begun` says whether another part has changed vouchers. Any other
+/// code would say that nothing happened. If the request is sent again and fails for the same reason, nothing happens, and it
+/// has that code.
+fn broken_off(error: ApiError, is_begun: bool) -> ApiError {
+    match is_begun {
+        true => ApiError::new(Code::OutcomeUnknown).message(
+            "The request was interrupted after some of the vouchers were changed. Send it again: no voucher is changed twice.",
+        ),
+        false => error,
     }
 }
 
@@ -149,14 +229,17 @@ impl NamedVouchers {
         body: StrictJson<VoidVouchers>,
     ) -> Result<Reply<StockVoided>, ApiError> {
         let VoidVouchers { vouchers: references, reason } = body.0;
-        let command = commands::VoidVouchers { product_id: ProductId(id.0), references, reason: Secret::new(reason) };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let result = answered!(answer, CommandResult::StockVoided(result) => result)?;
-        Ok(Reply(StockVoided {
-            voided: result.voided,
-            already_voided: result.already_voided,
-            refused: RefusedVoucher::all(result.refused),
-        }))
+        let (product_id, reason) = (ProductId(id.0), Secret::new(reason));
+        let (mut voided, mut already_voided) = (0, 0);
+        let command = |references| Command::from(commands::VoidVouchers { product_id, references, reason: reason.clone() });
+        let add = |answer: CommandResult| -> Result<_, ApiError> {
+            let result = answered!(answer, CommandResult::StockVoided(result) => result)?;
+            voided += result.voided;
+            already_voided += result.already_voided;
+            Ok(InShard { changed: result.voided, refused: result.refused })
+        };
+        let refused = in_their_shards(&state, (caller.0.0.actor(), product_id), references, command, add).await?;
+        Ok(Reply(StockVoided { voided, already_voided, refused }))
     }
 
     /// Expire vouchers
@@ -173,14 +256,17 @@ impl NamedVouchers {
         body: StrictJson<SetVoucherExpiry>,
     ) -> Result<Reply<StockExpiry>, ApiError> {
         let SetVoucherExpiry { vouchers: references, expires_on } = body.0;
-        let command = commands::SetVoucherExpiry { product_id: ProductId(id.0), references, expires_on };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let result = answered!(answer, CommandResult::StockExpiry(result) => result)?;
-        Ok(Reply(StockExpiry {
-            changed: result.changed,
-            unchanged: result.unchanged,
-            refused: RefusedVoucher::all(result.refused),
-        }))
+        let product_id = ProductId(id.0);
+        let (mut changed, mut unchanged) = (0, 0);
+        let command = |references| Command::from(commands::SetVoucherExpiry { product_id, references, expires_on });
+        let add = |answer: CommandResult| -> Result<_, ApiError> {
+            let result = answered!(answer, CommandResult::StockExpiry(result) => result)?;
+            changed += result.changed;
+            unchanged += result.unchanged;
+            Ok(InShard { changed: result.changed, refused: result.refused })
+        };
+        let refused = in_their_shards(&state, (caller.0.0.actor(), product_id), references, command, add).await?;
+        Ok(Reply(StockExpiry { changed, unchanged, refused }))
     }
 
     /// Transfer vouchers
@@ -199,13 +285,18 @@ impl NamedVouchers {
     ) -> Result<Reply<StockTransferred>, ApiError> {
         let TransferVouchers { vouchers: references, to_product_id, reason } = body.0;
         let (product_id, to_product_id, reason) = (ProductId(id.0), ProductId(to_product_id), Secret::new(reason));
-        let command = commands::TransferVouchers { product_id, to_product_id, references, reason };
-        let answer = state.ledger.execute(FIRST_SHARD, command, origin(caller.0.0.actor())).await?;
-        let result = answered!(answer, CommandResult::StockTransferred(result) => result)?;
-        Ok(Reply(StockTransferred {
-            transferred: result.transferred,
-            already_there: result.already_there,
-            refused: RefusedVoucher::all(result.refused),
-        }))
+        let (mut transferred, mut already_there) = (0, 0);
+        let command = |references| {
+            let reason = reason.clone();
+            Command::from(commands::TransferVouchers { product_id, to_product_id, references, reason })
+        };
+        let add = |answer: CommandResult| -> Result<_, ApiError> {
+            let result = answered!(answer, CommandResult::StockTransferred(result) => result)?;
+            transferred += result.transferred;
+            already_there += result.already_there;
+            Ok(InShard { changed: result.transferred, refused: result.refused })
+        };
+        let refused = in_their_shards(&state, (caller.0.0.actor(), product_id), references, command, add).await?;
+        Ok(Reply(StockTransferred { transferred, already_there, refused }))
     }
 }

@@ -113,7 +113,7 @@ impl Queue {
     ) -> Result<Listed<QueuedDelivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
         let shards = match shard_id.0 {
-            None => state.ledger.shards().collect(),
+            None => state.ledger.shards(),
             named => vec![state.shard_named(named)?],
         };
         let part = part.0.unwrap_or(QueuePart::Due).into();
@@ -140,7 +140,7 @@ impl Queue {
         limit: Query<Option<i64>>,
     ) -> Result<Listed<QueuedDelivery>, ApiError> {
         let page = Page::of(page.0, limit.0, 20, 100)?;
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (shard, webhook) = webhooks::find(state.ledger.pool(), &shards, WebhookId(id.0)).await?.ok_or_else(not_found)?;
         let part = part.0.unwrap_or(QueuePart::Due).into();
         let found = queue::list(state.ledger.pool(), Scope::Webhook(shard, webhook.id), part, rows_of(page)).await?;

@@ -417,7 +417,7 @@ impl Reconciliation {
         }
         let shards: Vec<ShardId> = match account_id {
             Some(account) => vec![state.shard_of(account).await?],
-            None => state.ledger.shards().collect(),
+            None => state.ledger.shards(),
         };
         let pool = &state.read_pool();
         let (mut report, bounds) = figures::report(pool, &shards, period, MAX_DIFFERENCES).await?;

@@ -190,12 +190,12 @@ pub async fn running(conn: &mut PgConnection, shards: &[ShardId]) -> Result<Vec<
 
 /// Finds a webhook, even a deleted one, and its shard.
 async fn webhook_of(state: &State<'_>, id: WebhookId) -> Result<(ShardId, webhook::Webhook), ApiError> {
-    let shards: Vec<ShardId> = state.ledger.shards().collect();
+    let shards = state.ledger.shards();
     webhooks::find(state.ledger.pool(), &shards, id).await?.ok_or_else(not_found)
 }
 
 async fn replay_of(state: &State<'_>, id: ReplayId) -> Result<(ShardId, replay::Replay), ApiError> {
-    let shards: Vec<ShardId> = state.ledger.shards().collect();
+    let shards = state.ledger.shards();
     replays::find(state.ledger.pool(), &shards, id).await?.ok_or_else(not_found)
 }
 
@@ -280,7 +280,7 @@ impl Replays {
     /// Returns the replays of all webhooks that run now.
     #[oai(path = "/replays", method = "get", operation_id = "list_running_replays")]
     async fn running(&self, _caller: Caller<Operator>, state: State<'_>) -> Result<Reply<RunningReplays>, ApiError> {
-        let shards: Vec<ShardId> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let read = async || running(&mut *state.ledger.pool().acquire().await?, &shards).await;
         Ok(Reply(RunningReplays { replays: replanned(read).await? }))
     }

@@ -138,7 +138,7 @@ impl Search {
         }
         let terms = Terms::of(text);
         let email_lookup = terms.email.as_deref().map(|email| state.sessions.email_lookup(email));
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let found = search::find(state.ledger.pool(), &shards, &terms, email_lookup).await?;
         let titles = titles(&state, &found).await?;
         Ok(Listed::whole(found.into_iter().map(|found| SearchResult::of(found, &titles)).collect()))

@@ -222,7 +222,7 @@ impl Stock {
         let id = ProductId(id.0);
         let pool = state.ledger.pool();
         let details = catalogue::find(pool, id).await?.ok_or_else(not_found)?.details;
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let mut levels = stock::levels(pool, &shards, id).await?;
         for threshold in &details.stock_thresholds {
             let denomination = threshold.denomination.decimal();
@@ -265,7 +265,7 @@ impl Stock {
         let denomination = denomination.0.as_deref().map(face_value).transpose()?;
         let id = ProductId(id.0);
         catalogue::find(state.ledger.pool(), id).await?.ok_or_else(not_found)?;
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let filter = (denomination, status.0.map(Into::into));
         let found = stock::list(&state.read_pool(), &shards, id, filter, rows_of(page)).await?;
         Ok(listed(found, page, StockedVoucher::from))

@@ -224,7 +224,7 @@ impl Supply {
             product_id: product_id.0.map(ProductId),
             supplier: supplier.0,
         };
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (pool, mut found, mut total) = (state.read_pool(), Vec::new(), 0);
         for shard in &shards {
             let part = purchases::list(&pool, *shard, &filter, rows_of_each(page, shards.len())).await?;
@@ -256,7 +256,7 @@ impl Supply {
         /// Unique identifier of the purchase.
         id: Path<i64>,
     ) -> Result<Reply<Purchase>, ApiError> {
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let pool = state.ledger.pool();
         let (shard, purchase) = purchases::find(pool, &shards, PurchaseId(id.0)).await?.ok_or_else(not_found)?;
         let calls = purchases::calls(pool, shard, &[purchase.id]).await?.pop();
@@ -278,7 +278,7 @@ impl Supply {
         id: Path<i64>,
         _no_fields: NoFields,
     ) -> Result<Reply<Purchase>, ApiError> {
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let (shard, purchase) = purchases::find(state.ledger.pool(), &shards, PurchaseId(id.0)).await?.ok_or_else(not_found)?;
         let refused = PurchaseRefused { reason: CLOSED_BY_OPERATOR.to_owned(), may_succeed_later: false };
         let answer = PurchaseAnswer::Refused(refused);

@@ -47,7 +47,7 @@ impl Transactions {
         id: Path<i64>,
     ) -> Result<Reply<AnyTransaction>, ApiError> {
         let (id, pool) = (TransactionId(id.0), state.ledger.pool());
-        let shards: Vec<_> = state.ledger.shards().collect();
+        let shards = state.ledger.shards();
         let found = wallets::find_any_transaction(pool, &shards, id).await?;
         let (shard_id, found) = found.ok_or_else(not_found)?;
         let texts = texts::load(pool, &state.keyring, shard_id, &[(NOTE, id.0)]).await?;

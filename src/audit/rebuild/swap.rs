@@ -9,7 +9,7 @@ use ledger_events::{Position, ShardId};
 use super::{COMPARED_ROWS, Part, Work, find};
 use crate::audit::tables::Rows;
 use crate::audit::{AuditError, Progress, shadow};
-use crate::ledger::reader;
+use crate::ledger::{list_shards, reader};
 
 /// Number of lost deliveries that the worker gets records for in one statement.
 const ADOPTED_ROWS: i64 = 10_000;
@@ -49,7 +49,7 @@ impl Work {
         for (shard, last) in &self.adopted {
             let without_delivery = "DELETE FROM delivery_state s WHERE shard_id = $1 AND delivery_id > $2 AND delivery_id <= $3
                 AND NOT EXISTS (SELECT FROM deliveries d WHERE d.shard_id = $1 AND d.id = s.delivery_id)";
-            sqlx::query(without_delivery).bind(shard).bind(self.first_id).bind(last).execute(&mut *conn).await?;
+            sqlx::query(without_delivery).bind(shard).bind(self.first_id(*shard)).bind(last).execute(&mut *conn).await?;
         }
         Err(AuditError::NotLocked)
     }
@@ -57,7 +57,8 @@ impl Work {
     /// Creates records for all deliveries that have none yet.
     async fn adopt_all(&mut self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         for shard in self.shards.clone() {
-            while let Some(last) = adopt(conn, shard, self.adopted.get(&shard).copied().unwrap_or(self.first_id)).await? {
+            let first = self.first_id(shard);
+            while let Some(last) = adopt(conn, shard, self.adopted.get(&shard).copied().unwrap_or(first)).await? {
                 self.adopted.insert(shard, last);
             }
         }
@@ -69,10 +70,11 @@ impl Work {
     async fn announce(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.parts.iter().any(|part| !part.catches_up()) {
             // Synchronous, so that it is on disk before anybody sees it: signers of the log remember that the epoch only
-            // grows.
-            sqlx::raw_sql("BEGIN; SET LOCAL synchronous_commit = on; UPDATE log_head SET epoch = epoch + 1; COMMIT")
-                .execute(conn)
-                .await?;
+            // grows. Everybody locks heads in the order of their numbers.
+            let raise = "BEGIN; SET LOCAL synchronous_commit = on;
+                WITH heads AS MATERIALIZED (SELECT shard_id FROM log_head ORDER BY shard_id FOR UPDATE)
+                UPDATE log_head h SET epoch = epoch + 1 FROM heads WHERE h.shard_id = heads.shard_id; COMMIT";
+            sqlx::raw_sql(raise).execute(conn).await?;
         }
         Ok(())
     }
@@ -102,6 +104,8 @@ impl Work {
             sqlx::query("UPDATE log_head SET epoch = epoch + 1").execute(&mut *conn).await?;
         }
         shadow::lock_tables(conn, &self.tables).await?;
+        // A shard that was added meanwhile may have rows. One that is added from now on has none before the swap.
+        self.shards = list_shards(&mut *conn).await?;
         let mut positions = BTreeMap::new();
         for shard in self.shards.clone() {
             for part in self.parts.clone() {

@@ -76,7 +76,7 @@ async fn record(
     writing: &Writing,
 ) -> anyhow::Result<(RecordLogIncident, Result<CommandResult, WriteError>)> {
     let pool = writing.ledger.pool();
-    ensure!(writing.ledger.shards().any(|known| known == shard), "there is no shard {shard}");
+    ensure!(writing.ledger.shards().contains(&shard), "there is no shard {shard}");
     let mut connection = pool.acquire().await?;
     let situation = incidents::situation(&mut connection, shard).await?;
     let Some(refusal) = situation.refusals.first() else {

@@ -32,7 +32,12 @@ fn claimed(webhook_id: WebhookId, attempt: i16, now: Instant) -> Claimed {
 
 /// Claims everything that is wanted. Returns the counts by webhook.
 fn claim(scheduler: &mut Scheduler, now: Instant) -> HashMap<i64, usize> {
-    let wants = scheduler.wanted(SHARD, now);
+    claim_beside(scheduler, true, now)
+}
+
+/// Claims everything that is wanted if the shard is the only one, or beside others.
+fn claim_beside(scheduler: &mut Scheduler, is_only_shard: bool, now: Instant) -> HashMap<i64, usize> {
+    let wants = scheduler.wanted(SHARD, is_only_shard, now);
     let came = wants.iter().flat_map(|want| {
         let first_attempts = (0..want.first_attempts).map(|_| claimed(want.webhook_id, 1, now));
         first_attempts.chain((0..want.retries).map(|_| claimed(want.webhook_id, 2, now)))
@@ -211,7 +216,7 @@ fn across_nodes_only_webhooks_that_are_given_not_fast_are_limited() {
     let (mut scheduler, mut now) = (Scheduler::new(LIMITS), Instant::now());
     scheduler.found(SHARD, vec![due(1, 1)], now);
     let wanted = |scheduler: &mut Scheduler, now: Instant| {
-        let wants = scheduler.wanted(SHARD, now);
+        let wants = scheduler.wanted(SHARD, true, now);
         (wants[0].first_attempts, wants[0].least, wants[0].most)
     };
     assert_eq!(wanted(&mut scheduler, now), (1, 1, 10), "a new webhook");
@@ -360,27 +365,62 @@ fn retries_get_exactly_their_share() {
     scheduler.found(SHARD, vec![Due { has_retries: true, ..due(1, 1) }], now);
     let (mut first_attempts, mut retries) = (0, 0);
     for _ in 0..40 {
-        let wants = scheduler.wanted(SHARD, now);
+        let wants = scheduler.wanted(SHARD, true, now);
         first_attempts += wants[0].first_attempts;
         retries += wants[0].retries;
     }
     assert_eq!((first_attempts, retries), (120, 40));
     // Without first attempts, retries get everything.
-    let wants = scheduler.wanted(SHARD, now);
+    let wants = scheduler.wanted(SHARD, true, now);
     scheduler.claimed(&wants, vec![]);
     scheduler.found(SHARD, vec![Due { has_first_attempts: false, has_retries: true, ..due(1, 1) }], now);
-    assert_eq!(scheduler.wanted(SHARD, now)[0].retries, 4);
+    assert_eq!(scheduler.wanted(SHARD, true, now)[0].retries, 4);
 }
 
 #[test]
 fn missing_deliveries_are_not_wanted_again_until_they_are_due() {
     let (mut scheduler, now) = (Scheduler::new(Limits { new: 4, ..LIMITS }), Instant::now());
     scheduler.found(SHARD, vec![due(1, 1)], now);
-    let wants = scheduler.wanted(SHARD, now);
+    let wants = scheduler.wanted(SHARD, true, now);
     scheduler.claimed(&wants, vec![claimed(WebhookId(1), 1, now)]);
-    assert!(scheduler.wanted(SHARD, now).is_empty());
+    assert!(scheduler.wanted(SHARD, true, now).is_empty());
     scheduler.found(SHARD, vec![due(1, 1)], now);
-    assert_eq!(scheduler.wanted(SHARD, now)[0].first_attempts, 3);
-    assert!(scheduler.wanted(2, now).is_empty(), "another shard");
+    assert_eq!(scheduler.wanted(SHARD, true, now)[0].first_attempts, 3);
+    assert!(scheduler.wanted(2, true, now).is_empty(), "another shard");
     assert_eq!(scheduler.into_waiting().len(), 1);
+}
+
+#[test]
+fn a_claim_in_progress_counts_for_other_shards_and_leaves_them_half_of_what_is_free() {
+    let (mut scheduler, now) = (Scheduler::new(LIMITS), Instant::now());
+    scheduler.found(SHARD, (0..100).map(|n| due(n, n)).collect(), now);
+    scheduler.found(2, (100..200).map(|n| due(n, n)).collect(), now);
+    let wants = scheduler.wanted(SHARD, false, now);
+    assert_eq!(wants.len(), 25, "half of the share of webhooks that are not known to be fast");
+    scheduler.claim_begun(&wants);
+    assert_eq!(scheduler.wanted(2, false, now).len(), 13, "half of what the claim leaves");
+    scheduler.claim_ended(&wants);
+    assert_eq!(scheduler.wanted(2, false, now).len(), 25, "the claim brought nothing");
+    scheduler.claimed(&wants, wants[..20].iter().map(|want| claimed(want.webhook_id, 1, now)).collect());
+    assert_eq!((scheduler.held, scheduler.claiming), (20, 0));
+    assert_eq!(scheduler.wanted(2, false, now).len(), 15, "half of what the deliveries of the first shard leave");
+}
+
+#[test]
+fn a_shard_holds_no_more_than_half_beside_others() {
+    let (mut scheduler, now) = (Scheduler::new(LIMITS), Instant::now());
+    scheduler.found(SHARD, (0..50).map(|n| due(n, n)).collect(), now);
+    for _ in 0..20 {
+        claim_beside(&mut scheduler, false, now);
+        for (webhook_id, count) in send(&mut scheduler, now) {
+            end(&mut scheduler, webhook_id, count, Duration::from_millis(20), true, now);
+        }
+    }
+    for _ in 0..20 {
+        claim_beside(&mut scheduler, false, now);
+    }
+    assert!((180..=200).contains(&scheduler.held), "{}", scheduler.held);
+    // The only shard may have all.
+    claim(&mut scheduler, now);
+    assert!(scheduler.held > 300, "{}", scheduler.held);
 }

@@ -1,9 +1,11 @@
-//! The worker's recorder: writes results and gives back unsent deliveries, in batches.
+//! The worker's recorders: they write results and give back unsent deliveries, in batches.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ledger_events::ShardId;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::{BATCH_RESULTS, RETRY_PAUSE, Released, SendDisposition, Worker};
 use crate::delivery::claim::Claimed;
@@ -15,18 +17,61 @@ use crate::ledger::connect;
 /// Interval between repairs of deliveries that a clock set back or a dead node has left behind.
 const REPAIR_EVERY: Duration = Duration::from_secs(60);
 
+/// Recorders of a running worker, one for each shard: results that cannot be recorded in one shard do not delay those of others.
+pub(super) struct Recorders {
+    /// Channel to each recorder. Together they hold no more than the scheduler does.
+    channels: BTreeMap<ShardId, mpsc::UnboundedSender<SendDisposition>>,
+    tasks: JoinSet<()>,
+    gone: mpsc::UnboundedSender<Released>,
+}
+
+impl Recorders {
+    /// Creates the recorders, which report each finished batch over `gone`.
+    pub fn new(gone: mpsc::UnboundedSender<Released>) -> Recorders {
+        Recorders { channels: BTreeMap::new(), tasks: JoinSet::new(), gone }
+    }
+
+    /// Starts the recorder of a shard.
+    pub fn start(&mut self, shard: ShardId, worker: Worker) {
+        let (left, leaving) = mpsc::unbounded_channel();
+        self.tasks.spawn(worker.record_all(shard, leaving, self.gone.clone()));
+        self.channels.insert(shard, left);
+    }
+
+    /// Hands a delivery to the recorder of its shard.
+    pub fn leave(&self, left: SendDisposition) {
+        if let Some(channel) = self.channels.get(&left.shard()) {
+            _ = channel.send(left); // fails only if the recorder has ended, and then the worker ends too
+        }
+    }
+
+    /// Waits until a recorder ends, which none does before [`Recorders::finish`].
+    pub async fn one_ended(&mut self) {
+        if self.tasks.join_next().await.is_none() {
+            std::future::pending().await
+        }
+    }
+
+    /// Waits until everything is recorded, no longer than `grace`.
+    pub async fn finish(mut self, grace: Duration) {
+        self.channels.clear();
+        let recorded = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, recorded).await.is_err() {
+            tracing::warn!("stopped before all results were recorded; their deliveries will be repeated");
+        }
+    }
+}
+
 impl Worker {
     pub(super) async fn fail_lost_attempts_of(&self, shard: ShardId) -> Result<u64, sqlx::Error> {
         record::fail_lost_attempts(&self.database.pool, &self.settings.clock, shard, self.settings.retry_base).await
     }
 
-    async fn fail_lost_attempts(&self) {
-        for &shard in &self.shards {
-            match self.fail_lost_attempts_of(shard).await {
-                Ok(0) => {}
-                Ok(deliveries) => tracing::warn!(shard, deliveries, "counted attempts of unknown outcome as failed"),
-                Err(error) => tracing::warn!(shard, %error, "failed to look for attempts of unknown outcome"),
-            }
+    async fn fail_lost_attempts(&self, shard: ShardId) {
+        match self.fail_lost_attempts_of(shard).await {
+            Ok(0) => {}
+            Ok(deliveries) => tracing::warn!(shard, deliveries, "counted attempts of unknown outcome as failed"),
+            Err(error) => tracing::warn!(shard, %error, "failed to look for attempts of unknown outcome"),
         }
     }
 
@@ -38,43 +83,43 @@ impl Worker {
 
     /// Repairs due times and leases after a clock was set back, and ends leases of dead nodes. Returns whether more
     /// deliveries may need it.
-    async fn repair_clock_skew(&self) -> bool {
-        let mut is_more = false;
-        for &shard in &self.shards {
-            match self.repair_shard(shard).await {
-                Ok(0) => {}
-                Ok(deliveries) => {
-                    tracing::warn!(shard, deliveries, "the database's clock was set back; rescheduled late deliveries");
-                    is_more |= deliveries >= record::MAX_REPAIRED.unsigned_abs();
-                }
-                Err(error) => tracing::warn!(shard, %error, "failed to look for deliveries that are due too late"),
+    async fn repair_clock_skew(&self, shard: ShardId) -> bool {
+        match self.repair_shard(shard).await {
+            Ok(0) => false,
+            Ok(deliveries) => {
+                tracing::warn!(shard, deliveries, "the database's clock was set back; rescheduled late deliveries");
+                deliveries >= record::MAX_REPAIRED.unsigned_abs()
+            }
+            Err(error) => {
+                tracing::warn!(shard, %error, "failed to look for deliveries that are due too late");
+                false
             }
         }
-        is_more
     }
 
-    /// Records results as they arrive, in batches, until every sender of the channel is gone. Reports each finished batch over
-    /// `gone`. While the database is away, it retries.
-    pub(super) async fn record_all(
+    /// Records the results of a shard as they arrive, in batches, until every sender of the channel is gone. Reports each
+    /// finished batch over `gone`. While the database is away, it retries.
+    async fn record_all(
         self,
+        shard: ShardId,
         mut leaving: mpsc::UnboundedReceiver<SendDisposition>,
         gone: mpsc::UnboundedSender<Released>,
     ) {
         let mut batch = Vec::with_capacity(BATCH_RESULTS);
         let mut swept: Option<Instant> = None;
-        let mut repair_clock_skew: Option<Instant> = None;
+        let mut repaired: Option<Instant> = None;
         let heartbeats = self.metrics.heartbeats();
-        let trims = heartbeats.background("trims");
-        let mut bodies = Bodies::new(self.database.pool.clone(), self.settings.response_bodies, trims);
+        let (pool, quota, trims) = (self.database.pool.clone(), self.settings.response_bodies, heartbeats.background("trims"));
+        let mut bodies = Bodies::new(pool, shard, quota, trims);
         let heartbeat = heartbeats.background("delivery results");
         loop {
             heartbeat.beat();
             if swept.is_none_or(|at| at.elapsed() >= self.settings.idle) {
-                self.fail_lost_attempts().await;
+                self.fail_lost_attempts(shard).await;
                 swept = Some(Instant::now());
             }
-            if repair_clock_skew.is_none_or(|at| at.elapsed() >= REPAIR_EVERY) {
-                repair_clock_skew = if self.repair_clock_skew().await { None } else { Some(Instant::now()) };
+            if repaired.is_none_or(|at| at.elapsed() >= REPAIR_EVERY) {
+                repaired = if self.repair_clock_skew(shard).await { None } else { Some(Instant::now()) };
             }
             match tokio::time::timeout(self.settings.idle, leaving.recv_many(&mut batch, BATCH_RESULTS)).await {
                 Ok(0) => return,
@@ -96,32 +141,28 @@ impl Worker {
                 };
             }
             let is_due_again = !unsent.is_empty();
-            for &shard in &self.shards {
-                let (here, elsewhere) = ended.into_iter().partition(|e: &Ended| e.claimed.shard == shard);
-                ended = elsewhere;
-                let stored: Vec<_> = here.iter().flat_map(Ended::stored_bodies).collect();
-                self.record_until_done(shard, here, &heartbeat).await;
-                for (webhook_id, bytes) in stored {
-                    bodies.stored(shard, webhook_id, bytes);
-                }
-                let (here, elsewhere): (Vec<_>, _) = unsent.into_iter().partition(|c: &Claimed| c.shard == shard);
-                unsent = elsewhere;
-                if !here.is_empty()
-                    && let Err(error) = until_done(&heartbeat, || record::give_back(&self.database.pool, shard, &here)).await
-                {
-                    tracing::warn!(shard, %error, "failed to give back unsent deliveries; their leases will expire");
-                }
-                let (here, elsewhere): (Vec<_>, _) = cut.into_iter().partition(|lease: &Lease| lease.shard == shard);
-                cut = elsewhere;
-                if !here.is_empty()
-                    && let Err(error) =
-                        until_done(&heartbeat, || record::end_leases(&self.database.pool, &self.settings.clock, shard, &here))
-                            .await
-                {
-                    tracing::warn!(shard, %error, "failed to end the leases of cancelled sends; they will expire");
-                }
+            let stored: Vec<_> = ended.iter().flat_map(Ended::stored_bodies).collect();
+            self.record_until_done(shard, ended, &heartbeat).await;
+            for (webhook_id, bytes) in stored {
+                bodies.stored(webhook_id, bytes);
             }
-            _ = gone.send(Released { webhooks, is_due_again }); // a stopping worker has closed the channel
+            self.let_go(shard, &unsent, &cut, &heartbeat).await;
+            _ = gone.send(Released { shard, webhooks, is_due_again }); // a stopping worker has closed the channel
+        }
+    }
+
+    /// Gives back unsent deliveries, and ends the leases of cancelled sends.
+    async fn let_go(&self, shard: ShardId, unsent: &[Claimed], cut: &[Lease], heartbeat: &Heartbeat) {
+        let pool = &self.database.pool;
+        if !unsent.is_empty()
+            && let Err(error) = until_done(heartbeat, || record::give_back(pool, shard, unsent)).await
+        {
+            tracing::warn!(shard, %error, "failed to give back unsent deliveries; their leases will expire");
+        }
+        if !cut.is_empty()
+            && let Err(error) = until_done(heartbeat, || record::end_leases(pool, &self.settings.clock, shard, cut)).await
+        {
+            tracing::warn!(shard, %error, "failed to end the leases of cancelled sends; they will expire");
         }
     }
 

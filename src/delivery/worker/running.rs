@@ -1,15 +1,17 @@
 //! State of a running worker, and the handlers of its events.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use ledger_events::ShardId;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::recording::Recorders;
 use super::{DbResponse, DueWork, LOOK_AGAIN, LOOK_SELDOM, RETRY_PAUSE, Released, SendDisposition, Worker};
 use crate::delivery::claim::{Claims, lacks_key};
 use crate::delivery::record::Lease;
@@ -26,42 +28,74 @@ pub(super) struct Running<'w> {
     pub(super) sends: JoinSet<SendDisposition>,
     /// Lease of each running send, for the case that its task panics.
     in_flight: HashMap<Id, Lease>,
-    left: mpsc::UnboundedSender<SendDisposition>,
+    pub(super) recorders: Recorders,
     give_up: CancellationToken,
-    /// The query in progress: a query for due deliveries or a claim, one at a time.
-    pub(super) asked: Option<BoxFuture<'static, DbResponse>>,
-    asked_at: Instant,
+    lanes: BTreeMap<ShardId, Lane>,
+    /// Queries in progress, one of each shard at most: for due deliveries or a claim.
+    pub(super) asked: FuturesUnordered<BoxFuture<'static, (ShardId, DbResponse)>>,
+    /// Shard that last came first. The capacity may not suffice for all, so they take turns.
+    came_first: ShardId,
+    /// Whether the last claim was refused because this node lacks the current master key.
+    lacks_key: bool,
+}
+
+/// State of the queries of one shard.
+struct Lane {
+    /// Worker with the connections of the shard.
+    worker: Worker,
+    /// Start of the query in progress.
+    asked_at: Option<Instant>,
     /// Webhooks that got deliveries while a query was in progress. The query's result may not include them.
     made_meanwhile: HashSet<Addressee>,
     /// Time of the next query for due deliveries.
-    pub(super) look_at: Instant,
+    look_at: Instant,
     /// Earliest time of that query, so that the worker does not spend most of its time on it.
     look_not_before: Instant,
     /// Earliest time of any query after the database returned an error.
     ask_not_before: Instant,
-    /// Whether the last claim was refused because this node lacks the current master key.
-    lacks_key: bool,
-    next_shard: usize,
+}
+
+impl Lane {
+    fn new(worker: Worker) -> Lane {
+        let now = Instant::now();
+        let (look_at, look_not_before, ask_not_before) = (now, now, now);
+        Lane { worker, asked_at: None, made_meanwhile: HashSet::new(), look_at, look_not_before, ask_not_before }
+    }
+
+    fn wakes_at(&self) -> Instant {
+        self.look_at.max(self.look_not_before).max(self.ask_not_before)
+    }
+
+    /// Lets the next query for due deliveries begin no later than this, if there is such a time.
+    fn look_by(&mut self, latest: Option<Instant>) {
+        self.look_at = latest.map_or(self.look_at, |latest| self.look_at.min(latest));
+    }
 }
 
 impl<'w> Running<'w> {
-    pub(super) fn new(worker: &'w Worker, left: mpsc::UnboundedSender<SendDisposition>) -> Running<'w> {
-        let now = Instant::now();
+    pub(super) fn new(worker: &'w Worker, gone: mpsc::UnboundedSender<Released>) -> Running<'w> {
         Running {
             worker,
             scheduler: Scheduler::new(worker.limits()),
             sends: JoinSet::new(),
             in_flight: HashMap::new(),
-            left,
+            recorders: Recorders::new(gone),
             give_up: CancellationToken::new(),
-            asked: None,
-            asked_at: now,
-            made_meanwhile: HashSet::new(),
-            look_at: now,
-            look_not_before: now,
-            ask_not_before: now,
+            lanes: BTreeMap::new(),
+            asked: FuturesUnordered::new(),
+            came_first: 0,
             lacks_key: false,
-            next_shard: 0,
+        }
+    }
+
+    /// Begins to work on shards that were added.
+    pub(super) fn begin_new(&mut self) {
+        for shard in self.worker.shards.current() {
+            if !self.lanes.contains_key(&shard) {
+                let worker = self.worker.separate(shard);
+                self.recorders.start(shard, worker.clone());
+                self.lanes.insert(shard, Lane::new(worker));
+            }
         }
     }
 
@@ -75,7 +109,7 @@ impl<'w> Running<'w> {
             for claimed in next {
                 if claimed.clock.ready.elapsed() > self.worker.settings.fresh {
                     self.scheduler.ended(claimed.webhook_id, None, Instant::now());
-                    self.leave(SendDisposition::Unsent(claimed));
+                    self.recorders.leave(SendDisposition::Unsent(claimed));
                     continue;
                 }
                 let lease = Lease::of(&claimed);
@@ -92,95 +126,104 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Starts a query for due deliveries or a claim, unless a query is in progress.
+    /// Starts a query in each shard without one in progress: for due deliveries or a claim.
     pub(super) fn ask(&mut self) {
         let now = Instant::now();
-        if self.asked.is_some() || now < self.ask_not_before {
-            return;
+        let (before, after): (Vec<ShardId>, Vec<ShardId>) =
+            self.lanes.keys().copied().partition(|shard| *shard <= self.came_first);
+        let mut first = None;
+        for shard in after.into_iter().chain(before) {
+            if self.ask_in(shard, now) {
+                first.get_or_insert(shard);
+            }
         }
-        self.asked_at = now;
-        if now >= self.look_at.max(self.look_not_before) {
-            self.look_at = now + self.worker.settings.idle;
+        self.came_first = first.unwrap_or(self.came_first);
+    }
+
+    /// Starts a query in a shard, unless one is in progress. Returns whether it is a claim.
+    fn ask_in(&mut self, shard: ShardId, now: Instant) -> bool {
+        let is_only_shard = self.lanes.len() == 1;
+        let Some(lane) = self.lanes.get_mut(&shard) else { return false };
+        if lane.asked_at.is_some() || now < lane.ask_not_before {
+            return false;
+        }
+        if now >= lane.look_at.max(lane.look_not_before) {
+            (lane.asked_at, lane.look_at) = (Some(now), now + self.worker.settings.idle);
             for claimed in self.scheduler.stale(self.worker.settings.fresh, now) {
-                self.leave(SendDisposition::Unsent(claimed));
+                self.recorders.leave(SendDisposition::Unsent(claimed));
             }
-            let waiting = self.worker.shards.iter().map(|shard| (*shard, self.scheduler.waiting_for(*shard))).collect();
-            self.asked = Some(self.worker.clone().look(waiting).boxed());
-            return;
+            self.asked.push(lane.worker.clone().look(shard, self.scheduler.waiting_for(shard)).boxed());
+            return false;
         }
-        let shards = &self.worker.shards;
-        for turn in 0..shards.len() {
-            let shard = shards[(self.next_shard + turn) % shards.len()];
-            let requests = self.scheduler.wanted(shard, now);
-            if !requests.is_empty() {
-                self.next_shard = (self.next_shard + turn + 1) % shards.len();
-                self.asked = Some(self.worker.clone().claim(shard, requests).boxed());
-                return;
-            }
+        let requests = self.scheduler.wanted(shard, is_only_shard, now);
+        if requests.is_empty() {
+            return false;
         }
+        lane.asked_at = Some(now);
+        self.scheduler.claim_begun(&requests);
+        self.asked.push(lane.worker.clone().claim(shard, requests).boxed());
+        true
+    }
+
+    /// Queries the due deliveries of every shard as soon as possible.
+    pub(super) fn look_now(&mut self) {
+        let now = Instant::now();
+        self.lanes.values_mut().for_each(|lane| lane.look_at = now);
     }
 
     /// Notes webhooks for which this node's projector has created deliveries.
     pub(super) fn made(&mut self, addressees: &[Addressee]) {
         let now = Instant::now();
-        for addressee in addressees.iter().filter(|addressee| self.worker.shards.contains(&addressee.shard)) {
+        for addressee in addressees {
+            // The first query of a shard that is not known yet finds them.
+            let Some(lane) = self.lanes.get_mut(&addressee.shard) else { continue };
             self.scheduler.made(addressee, now);
-            if self.asked.is_some() {
-                self.made_meanwhile.insert(*addressee);
+            if lane.asked_at.is_some() {
+                lane.made_meanwhile.insert(*addressee);
             }
         }
     }
 
-    pub(super) fn answered(&mut self, answer: DbResponse) {
-        self.asked = None;
+    pub(super) fn answered(&mut self, shard: ShardId, answer: DbResponse) {
         let now = Instant::now();
+        let Some(lane) = self.lanes.get_mut(&shard) else { return };
+        let took = lane.asked_at.take().map_or(Duration::ZERO, |asked_at| now - asked_at);
         match answer {
-            DbResponse::Due { found, later, refused } => {
-                for DueWork { shard, due, targets } in found {
-                    for claimed in self.scheduler.outdated(shard, &due, &targets) {
-                        self.leave(SendDisposition::Unsent(claimed));
+            DbResponse::Due(found) => {
+                lane.look_not_before = now + took * LOOK_SELDOM;
+                match found {
+                    Ok(DueWork { due, later, targets }) => {
+                        for claimed in self.scheduler.outdated(shard, &due, &targets) {
+                            self.recorders.leave(SendDisposition::Unsent(claimed));
+                        }
+                        self.scheduler.found(shard, due, now);
+                        lane.look_by(later.and_then(|later| now.checked_add(later)));
                     }
-                    self.scheduler.found(shard, due, now);
-                }
-                self.look_not_before = now + (now - self.asked_at) * LOOK_SELDOM;
-                if let Some(later) = later.and_then(|later| now.checked_add(later)) {
-                    self.look_at = self.look_at.min(later);
-                }
-                for (shard, error) in refused {
-                    let pause = self.pause_after(shard, &error, "failed to query due deliveries");
-                    self.look_not_before = self.look_not_before.max(now + pause);
-                    self.look_at = now;
+                    Err(error) => {
+                        let pause = pause_after(&mut self.lacks_key, shard, &error, "failed to query due deliveries");
+                        lane.look_not_before = lane.look_not_before.max(now + pause);
+                        lane.look_at = now;
+                    }
                 }
             }
-            DbResponse::Claimed(requests, Claims { claimed, is_short }) => {
-                self.lacks_key = false;
-                self.scheduler.claimed(&requests, claimed);
-                if is_short {
-                    self.look_at = self.look_at.min(now + LOOK_AGAIN);
+            DbResponse::Claimed(requests, claims) => {
+                self.scheduler.claim_ended(&requests);
+                match claims {
+                    Ok(Claims { claimed, is_short }) => {
+                        self.lacks_key = false;
+                        self.scheduler.claimed(&requests, claimed);
+                        lane.look_by(is_short.then_some(now + LOOK_AGAIN));
+                    }
+                    Err(error) => {
+                        let pause = pause_after(&mut self.lacks_key, shard, &error, "failed to claim deliveries");
+                        (lane.ask_not_before, lane.look_at) = (now + pause, now);
+                    }
                 }
             }
-            DbResponse::Refused(shard, error) => {
-                self.ask_not_before = now + self.pause_after(shard, &error, "failed to claim deliveries");
-                self.look_at = now;
-            }
-            DbResponse::None => {}
         }
-        for addressee in std::mem::take(&mut self.made_meanwhile) {
+        for addressee in std::mem::take(&mut lane.made_meanwhile) {
             self.scheduler.made(&addressee, now);
         }
-    }
-
-    /// Logs an error and returns the pause before the next attempt. A missing master key needs a person, so it is logged
-    /// only once.
-    fn pause_after(&mut self, shard: ShardId, error: &sqlx::Error, what: &str) -> Duration {
-        if !lacks_key(error) {
-            tracing::warn!(shard, %error, "{what}; retrying");
-            return RETRY_PAUSE;
-        }
-        if !std::mem::replace(&mut self.lacks_key, true) {
-            tracing::warn!(shard, %error, pause = ?KEY_PAUSE, "{what} without the current master key; retrying");
-        }
-        KEY_PAUSE
     }
 
     pub(super) fn ended(&mut self, ended: Result<(Id, SendDisposition), JoinError>) {
@@ -192,48 +235,49 @@ impl<'w> Running<'w> {
         let Some(lease) = self.in_flight.remove(&id) else { return };
         let took = match &left {
             Some(SendDisposition::Sent(ended)) => {
-                if let Some(due) = ended.next_attempt_in(self.worker.settings.retry_base).and_then(|due| now.checked_add(due)) {
-                    self.look_at = self.look_at.min(due);
+                let due = ended.next_attempt_in(self.worker.settings.retry_base).and_then(|due| now.checked_add(due));
+                if let Some(lane) = self.lanes.get_mut(&lease.shard) {
+                    lane.look_by(due);
                 }
                 Some((ended.took, ended.outcome.response_status.is_some()))
             }
             _ => None,
         };
         self.scheduler.ended(lease.webhook_id, took, now);
-        self.leave(left.unwrap_or_else(|| {
+        self.recorders.leave(left.unwrap_or_else(|| {
             tracing::error!(delivery_id = lease.delivery_id, "a send panicked; its outcome is unknown, and it will be repeated");
             SendDisposition::Cut(lease)
         }));
-    }
-
-    fn leave(&self, left: SendDisposition) {
-        _ = self.left.send(left); // fails only if the recorder has ended, and then the worker ends too
     }
 
     pub(super) fn gone(&mut self, released: &Released) {
         for webhook_id in &released.webhooks {
             self.scheduler.left(*webhook_id);
         }
-        if released.is_due_again {
+        if released.is_due_again
+            && let Some(lane) = self.lanes.get_mut(&released.shard)
+        {
             // A claim meanwhile may have found nothing else, and then nothing announces these.
-            self.look_at = Instant::now();
+            lane.look_at = Instant::now();
         }
     }
 
     /// Returns the time at which the worker has to act even if no event arrives.
     pub(super) fn wakes_at(&self) -> Instant {
-        self.look_at.max(self.look_not_before).max(self.ask_not_before)
+        let idle = self.lanes.values().filter(|lane| lane.asked_at.is_none());
+        idle.map(Lane::wakes_at).min().unwrap_or_else(|| Instant::now() + self.worker.settings.idle)
     }
 
-    /// Gives back unsent deliveries and waits for the sends in flight.
-    pub(super) async fn finish(mut self) {
-        if let Some(asked) = self.asked.take()
-            && let Ok(DbResponse::Claimed(requests, claims)) = tokio::time::timeout(self.worker.settings.stop_grace, asked).await
-        {
-            self.scheduler.claimed(&requests, claims.claimed);
+    /// Gives back unsent deliveries and waits for the sends in flight. Returns the recorders, which have all of them.
+    pub(super) async fn finish(mut self) -> Recorders {
+        let until = tokio::time::Instant::now() + self.worker.settings.stop_grace;
+        while let Ok(Some((_, answer))) = tokio::time::timeout_at(until, self.asked.next()).await {
+            if let DbResponse::Claimed(requests, Ok(claims)) = answer {
+                self.scheduler.claimed(&requests, claims.claimed);
+            }
         }
         for claimed in std::mem::replace(&mut self.scheduler, Scheduler::new(self.worker.limits())).into_waiting() {
-            self.leave(SendDisposition::Unsent(claimed));
+            self.recorders.leave(SendDisposition::Unsent(claimed));
         }
         let give_up = self.give_up.clone();
         let cutting = tokio::time::sleep(self.worker.settings.deadline + self.worker.settings.stop_grace);
@@ -242,7 +286,7 @@ impl<'w> Running<'w> {
             tokio::select! {
                 ended = self.sends.join_next_with_id() => match ended {
                     Some(ended) => self.ended(ended),
-                    None => return,
+                    None => break,
                 },
                 () = &mut cutting, if !give_up.is_cancelled() => {
                     let sends = self.sends.len();
@@ -251,5 +295,18 @@ impl<'w> Running<'w> {
                 }
             }
         }
+        self.recorders
     }
+}
+
+/// Logs an error and returns the pause before the next attempt. A missing master key needs a person, so it is logged only once.
+fn pause_after(has_lacked_key: &mut bool, shard: ShardId, error: &sqlx::Error, what: &str) -> Duration {
+    if !lacks_key(error) {
+        tracing::warn!(shard, %error, "{what}; retrying");
+        return RETRY_PAUSE;
+    }
+    if !std::mem::replace(has_lacked_key, true) {
+        tracing::warn!(shard, %error, pause = ?KEY_PAUSE, "{what} without the current master key; retrying");
+    }
+    KEY_PAUSE
 }

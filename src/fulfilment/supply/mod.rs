@@ -75,7 +75,7 @@ impl Purchaser {
             let mut pause = IDLE;
             let is_to_watch = watched.is_none_or(|at| at.elapsed() >= WATCH_EVERY);
             watched = if is_to_watch { Some(Instant::now()) } else { watched };
-            for shard in self.ledger.shards().collect::<Vec<_>>() {
+            for shard in self.ledger.shards() {
                 heartbeat.beat();
                 if let Err(error) = self.request(shard).await {
                     tracing::warn!(shard, %error, "failed to make purchases; retrying");

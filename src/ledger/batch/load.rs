@@ -20,6 +20,25 @@ use crate::ledger::stock;
 use crate::ledger::texts::{self, VaultError, response_kind};
 use crate::secrets::seal::Keyring;
 
+/// Statements that lock the head, and only then read the clock, in one round trip. The shard is a setting of the session.
+macro_rules! lock {
+    () => {
+        "SELECT FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint FOR UPDATE;
+         SELECT position, epoch, greatest(now, recorded_at) AS recorded_at, now,
+            (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position) AS last_event
+         FROM log_head h CROSS JOIN (SELECT clock_timestamp()::timestamptz(3) AS now OFFSET 0) AS clock
+         WHERE shard_id = current_setting('ledger.shard')::smallint"
+    };
+}
+
+/// Statement that waits until no other transaction reads the stock of all shards and writes what follows, because a head guards
+/// only the stock of its own shard. It comes before the head: whoever has a head never waits for it. The key is "stock" in ASCII.
+macro_rules! lock_all_stock {
+    () => {
+        "SELECT pg_advisory_xact_lock(495874696043);"
+    };
+}
+
 impl Batch {
     /// Begins a transaction, locks the head, and loads the rows that the commands need and the cache lacks.
     pub async fn load(
@@ -29,16 +48,34 @@ impl Batch {
         cache: WriterCache,
         reads: ReadSet<'_>,
     ) -> Result<Batch, sqlx::Error> {
-        let (head, now) = begin(conn).await?;
+        let begin = match reads.need_all_stock() {
+            true => concat!("BEGIN;", lock_all_stock!(), lock!()),
+            false => concat!("BEGIN;", lock!()),
+        };
+        let (head, now) = lock_head(conn, begin).await?;
         let mut batch = Batch::new(shard, keyring, cache.still_exact_at(head), UnflushedState::default(), now);
         batch.fetch(conn, reads).await?;
         Ok(batch)
     }
 
+    /// Locks the head in the caller's transaction, for a batch beside that of another shard. The caller locks heads in the
+    /// order of their numbers, as everybody does, and fetches rows only then: whoever replaces tables locks all heads first.
+    pub async fn lock_beside(
+        conn: &mut PgConnection,
+        shard: ShardId,
+        patience: &str,
+        keyring: Arc<Keyring>,
+    ) -> Result<Batch, sqlx::Error> {
+        let of_shard = sqlx::query("SELECT set_config('ledger.shard', $1, true), set_config('lock_timeout', $2, true)");
+        of_shard.bind(shard.to_string()).bind(patience).execute(&mut *conn).await?;
+        let (head, now) = lock_head(conn, lock!()).await?;
+        Ok(Batch::new(shard, keyring, WriterCache::default().still_exact_at(head), UnflushedState::default(), now))
+    }
+
     /// Loads the rows that the commands ask for and the batch lacks. Rows that the batch has changed stay as they are.
     pub async fn fetch(&mut self, conn: &mut PgConnection, mut reads: ReadSet<'_>) -> Result<(), sqlx::Error> {
-        self.ids.refill(conn, &reads.new_ids).await?;
-        self.streams.refill(conn, &reads.streams).await?;
+        self.ids.refill(conn, self.shard, &reads.new_ids).await?;
+        self.streams.refill(conn, self.shard, &reads.streams).await?;
         reads.keys.retain(|key| self.response(key).is_none());
         if !reads.keys.is_empty() {
             self.load_responses(conn, &reads.keys).await?;
@@ -58,7 +95,7 @@ impl Batch {
             self.texts.extend(texts.into_iter().map(|text| ((text.kind, text.id), text)));
         }
         if !reads.uploads.is_empty() {
-            self.stock.known = stock::known(conn, self.shard, &self.keyring, &reads.uploads).await?;
+            self.stock.known = stock::known(conn, &self.keyring, &reads.uploads).await?;
         }
         if !reads.named_vouchers.is_empty() {
             self.stock.named = stock::named(conn, self.shard, &reads.named_vouchers).await?;
@@ -122,19 +159,9 @@ impl Batch {
 /// `key_hash, fingerprint, status, body, is_sealed`, whether the key has expired, and its data key.
 type ResponseRow = (Vec<u8>, Vec<u8>, i16, Vec<u8>, bool, bool, Option<i64>, Option<Vec<u8>>);
 
-/// Begins the transaction, locks the head, and only then reads the clock, in one round trip. The shard is a setting of the
-/// connection. Returns the head, and the database's time.
-async fn begin(conn: &mut PgConnection) -> Result<(HeadState, DateTime<Utc>), sqlx::Error> {
-    let rows = sqlx::raw_sql(
-        "BEGIN;
-         SELECT FROM log_head WHERE shard_id = current_setting('ledger.shard')::smallint FOR UPDATE;
-         SELECT position, epoch, greatest(now, recorded_at) AS recorded_at, now,
-            (SELECT event_id FROM events e WHERE e.shard_id = h.shard_id AND e.position = h.position) AS last_event
-         FROM log_head h CROSS JOIN (SELECT clock_timestamp()::timestamptz(3) AS now OFFSET 0) AS clock
-         WHERE shard_id = current_setting('ledger.shard')::smallint",
-    )
-    .fetch_all(conn)
-    .await?;
+/// Runs statements that lock the head. Returns the head, and the database's time.
+async fn lock_head(conn: &mut PgConnection, statements: &'static str) -> Result<(HeadState, DateTime<Utc>), sqlx::Error> {
+    let rows = sqlx::raw_sql(statements).fetch_all(conn).await?;
     let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
     let head = HeadState {
         position: row.try_get("position")?,

@@ -19,6 +19,7 @@ mod previous_secret;
 mod purchases;
 mod reconciliation;
 mod replays;
+mod shards;
 mod users;
 mod verification;
 mod wallets;
@@ -168,6 +169,8 @@ commands! {
     replays::AdvanceReplay,
     replays::CancelReplay,
     replays::RequestReplay,
+    shards::AddShard,
+    shards::SetShardDrain,
     users::AcceptInvitation,
     users::ChangeMemberRole,
     users::ChangeUser,

@@ -21,7 +21,7 @@ use super::leader::{Leader, Leaders};
 use super::sender::{HandoverError, send};
 use super::{FORMAT, Request};
 use crate::ledger::connect::{self, DedicatedConnection};
-use crate::ledger::{COMMAND_DEADLINE, Ledger, VERDICT_GRACE};
+use crate::ledger::{COMMAND_DEADLINE, Ledger, ShardWatch, VERDICT_GRACE};
 use crate::secrets::seal::Keyring;
 use crate::telemetry::Metrics;
 
@@ -42,7 +42,7 @@ const IDLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Candidate {
     connection: DedicatedConnection,
-    shards: Vec<ShardId>,
+    shards: ShardWatch,
     leaders: Leaders,
     keyring: Arc<Keyring>,
     metrics: Metrics,
@@ -65,7 +65,7 @@ impl Candidate {
             .pool_idle_timeout(IDLE)
             .timeout(TIMEOUT)
             .build()?;
-        let (connection, shards) = (ledger.wake().notifier().clone(), ledger.shards().collect());
+        let (connection, shards) = (ledger.wake().notifier().clone(), ledger.shard_watch().clone());
         let (leaders, unproven) = (ledger.leaders().clone(), BTreeSet::new());
         Ok(Candidate { connection, shards, leaders, keyring, metrics, id: Uuid::now_v7(), url, http, unproven })
     }
@@ -105,6 +105,7 @@ impl Candidate {
     /// Takes and renews the leases that nobody else holds, and learns who holds the others. A lease that ends long from now is
     /// older than a clock that was set back.
     async fn renew(&mut self) -> Result<(), sqlx::Error> {
+        let shards = self.shards.current();
         let mut connection = self.connection.acquire().await?;
         let own: Vec<ShardId> = sqlx::query_scalar(
             "INSERT INTO shard_leaders AS held (shard_id, node_id, url, format, expires_at)
@@ -116,7 +117,7 @@ impl Candidate {
                 OR held.expires_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + 2 * make_interval(secs => $5)
              RETURNING shard_id",
         )
-        .bind(&self.shards)
+        .bind(&shards)
         .bind(self.id)
         .bind(&self.url)
         .bind(FORMAT)
@@ -148,8 +149,8 @@ impl Candidate {
             }
         }
         self.leaders.set(leaders);
-        for shard in &self.shards {
-            self.metrics.leads(*shard, own.contains(shard));
+        for shard in shards {
+            self.metrics.leads(shard, own.contains(&shard));
         }
         Ok(())
     }
@@ -176,8 +177,8 @@ impl Candidate {
     /// Writes every shard here: this node leads none, and knows of no other leader.
     fn leads_none(&self) {
         self.leaders.set(BTreeMap::new());
-        for shard in &self.shards {
-            self.metrics.leads(*shard, false);
+        for shard in self.shards.current() {
+            self.metrics.leads(shard, false);
         }
     }
 }

@@ -153,8 +153,8 @@ impl Request {
     ///
     /// # Errors
     /// If no node of this ledger has sealed it, or it has another form.
-    pub fn open(keyring: &Keyring, shards: impl Iterator<Item = ShardId>, sealed: &[u8]) -> Result<Request, SealError> {
-        let plain = shards.into_iter().find_map(|shard| keyring.open(REQUEST, shard.into(), sealed).ok());
+    pub fn open(keyring: &Keyring, shards: &[ShardId], sealed: &[u8]) -> Result<Request, SealError> {
+        let plain = shards.iter().find_map(|shard| keyring.open(REQUEST, (*shard).into(), sealed).ok());
         serde_json::from_slice(&plain.ok_or(SealError::Unreadable)?).map_err(|_| SealError::Unreadable)
     }
 

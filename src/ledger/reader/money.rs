@@ -34,7 +34,7 @@ pub async fn balance_events(
     between(db, shard, (after, upto), BALANCES).await
 }
 
-/// Returns the events that move vouchers into or out of the stock, between two positions, in order.
+/// Returns the events that the tables of the voucher stock follow, between two positions, in order.
 pub async fn stock_events(
     db: impl PgExecutor<'_>,
     shard: ShardId,
@@ -44,10 +44,36 @@ pub async fn stock_events(
     const STOCK: &str = select_events!(
         "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND (stream_type = 'order' AND type IN ('OrderDelivered',
             'OrderPartiallyDelivered') OR stream_type = 'product' AND type IN ('VoucherStockLoaded', 'VouchersVoided', 'VouchersExpired',
-            'VouchersTransferredOut', 'VouchersTransferredIn'))
+            'VouchersTransferredOut', 'VouchersTransferredIn', 'VouchersMovedIn'))
          ORDER BY position"
     );
     between(db, shard, (after, upto), STOCK).await
+}
+
+/// Returns the events after a position that bring vouchers to the shard, in order.
+pub async fn arrivals_after(db: impl PgExecutor<'_>, shard: ShardId, after: Position) -> Result<Vec<Recorded>, ReadError> {
+    const ARRIVALS: &str = select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND position <= $3 AND type IN ('VoucherStockLoaded', 'VouchersMovedIn')
+         ORDER BY position"
+    );
+    between(db, shard, (after, Position::MAX), ARRIVALS).await
+}
+
+/// Returns the events after a position that move vouchers between shards, in order, as stored.
+pub async fn moves_after(
+    db: impl PgExecutor<'_>,
+    shard: ShardId,
+    after: Position,
+    limit: i64,
+) -> Result<Vec<Stored>, sqlx::Error> {
+    sqlx::query_as(select_events!(
+        "WHERE shard_id = $1 AND position > $2 AND type IN ('VouchersMovedOut', 'VouchersMovedIn') ORDER BY position LIMIT $3"
+    ))
+    .bind(shard)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(db)
+    .await
 }
 
 /// Runs a statement for the events between two positions.

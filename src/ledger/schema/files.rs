@@ -14,7 +14,7 @@ macro_rules! migrations {
 }
 
 /// Names and contents of the files in `migrations/`.
-const FILES: [(&str, &str); 60] = migrations![
+const FILES: [(&str, &str); 62] = migrations![
     "0001_ledger"
     "0002_sessions"
     "0003_limits"
@@ -75,6 +75,8 @@ const FILES: [(&str, &str); 60] = migrations![
     "0065_response_of_attempt"
     "0066_bodies_of_attempts"
     "0067_shard_leaders"
+    "0068_shards"
+    "0069_accounts_by_time"
 ];
 
 /// Parses a migration as `sqlx::migrate!` does. Version and description are in the file's name; a first line

@@ -1,9 +1,9 @@
 //! Vouchers that operators name: their withdrawal from the stock, and their last day.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use ledger_database::PgConnection;
+use ledger_database::{PgConnection, PgPool};
 use ledger_events::{Money, OrderId, ProductId, ShardId};
 use rust_decimal::Decimal;
 
@@ -91,7 +91,33 @@ pub async fn void(conn: &mut PgConnection, shard: ShardId, ids: &[i64], at: Date
     ensure_all_changed(voided.rows_affected(), ids.len())
 }
 
-/// Finds the vouchers, of those with these references, whose card number a product has.
+/// Returns the shards whose stock has vouchers with these references, and the references by shard. If two shards have the same
+/// reference, that of a voucher of the product counts.
+pub async fn shards_of(
+    pool: &PgPool,
+    shards: &[ShardId],
+    product: ProductId,
+    references: &[String],
+) -> Result<BTreeMap<ShardId, Vec<String>>, sqlx::Error> {
+    let found: Vec<(ShardId, String)> = sqlx::query_as(
+        "SELECT DISTINCT ON (v.reference) v.shard_id, v.reference
+         FROM unnest($1::smallint[]) AS s (id) CROSS JOIN unnest($2::text[]) AS wanted (reference)
+         JOIN vault.vouchers v ON v.shard_id = s.id AND v.reference = wanted.reference
+         ORDER BY v.reference, v.product_id <> $3, v.shard_id",
+    )
+    .bind(shards)
+    .bind(references)
+    .bind(product)
+    .fetch_all(pool)
+    .await?;
+    let mut by_shard: BTreeMap<ShardId, Vec<String>> = BTreeMap::new();
+    for (shard, reference) in found {
+        by_shard.entry(shard).or_default().push(reference);
+    }
+    Ok(by_shard)
+}
+
+/// Finds the vouchers, of those with these references in a shard, whose card number a product has in any shard.
 pub async fn duplicates(
     conn: &mut PgConnection,
     shard: ShardId,
@@ -99,8 +125,8 @@ pub async fn duplicates(
     references: &[String],
 ) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT v.reference FROM vault.vouchers v
-         JOIN vault.vouchers other ON other.shard_id = $1 AND other.product_id = $2 AND other.fingerprint = v.fingerprint
+        "SELECT v.reference FROM vault.vouchers v CROSS JOIN log_head s
+         JOIN vault.vouchers other ON other.shard_id = s.shard_id AND other.product_id = $2 AND other.fingerprint = v.fingerprint
          WHERE v.shard_id = $1 AND v.reference = ANY($3)",
     )
     .bind(shard)

@@ -16,6 +16,7 @@ mod payout;
 mod product;
 mod purchase;
 mod replay;
+mod shard;
 mod statement;
 mod user;
 mod verification;
@@ -23,7 +24,6 @@ mod wallet;
 mod webhook;
 
 use ledger_database::PgConnection;
-use ledger_events::ShardId;
 use ledger_events::account::{Account, Credential};
 use ledger_events::approval::Approval;
 use ledger_events::beneficiary::Beneficiary;
@@ -33,9 +33,11 @@ use ledger_events::payout::Payout;
 use ledger_events::purchase::Purchase;
 use ledger_events::reconciliation::BankStatement;
 use ledger_events::replay::Replay;
+use ledger_events::shard::Shard;
 use ledger_events::user::User;
 use ledger_events::wallet::Wallet;
 use ledger_events::webhook::Webhook;
+use ledger_events::{ShardId, id_base};
 use ledger_projections::ProjectionError;
 
 use super::stream::{FollowUps, Loader, Slot, Stream, StreamRead};
@@ -46,7 +48,8 @@ pub use operator::Operator;
 pub use purchase::Asked;
 pub use verification::Verification;
 
-/// Implements [`Stream`] by the state's row and fold in its projection. `written` also writes the rows.
+/// Implements [`Stream`] by the state's row and fold in its projection. `written` also writes the rows, and `folded` leaves the rows
+/// to the stream.
 macro_rules! projected {
     (written) => {
         projected!();
@@ -60,6 +63,17 @@ macro_rules! projected {
         }
     };
     () => {
+        projected!(folded);
+
+        async fn load(
+            conn: &mut ledger_database::PgConnection,
+            shard: ledger_events::ShardId,
+            ids: &[Self::Id],
+        ) -> Result<Vec<Self>, sqlx::Error> {
+            <Self as ledger_projections::state::State>::load(conn, shard, ids).await
+        }
+    };
+    (folded) => {
         type Id = <Self as ledger_projections::state::State>::Id;
         type Event = <Self as ledger_projections::state::State>::Event;
 
@@ -73,14 +87,6 @@ macro_rules! projected {
 
         fn evolve(state: Option<Self>, id: Self::Id, event: &Self::Event, at: &ledger_events::Moment) -> Option<Self> {
             <Self as ledger_projections::state::State>::evolve(state, id, event, at)
-        }
-
-        async fn load(
-            conn: &mut ledger_database::PgConnection,
-            shard: ledger_events::ShardId,
-            ids: &[Self::Id],
-        ) -> Result<Vec<Self>, sqlx::Error> {
-            <Self as ledger_projections::state::State>::load(conn, shard, ids).await
         }
     };
 }
@@ -107,9 +113,14 @@ macro_rules! streams {
         })*
 
         impl Streams {
-            /// Draws the ids that a batch lacks.
-            pub async fn refill(&mut self, conn: &mut PgConnection, reads: &StreamReads<'_>) -> Result<(), sqlx::Error> {
-                $(self.$field.ids.refill(conn, reads.$field.new).await?;)*
+            /// Draws the ids that a batch of a shard lacks.
+            pub async fn refill(
+                &mut self,
+                conn: &mut PgConnection,
+                shard: ShardId,
+                reads: &StreamReads<'_>,
+            ) -> Result<(), sqlx::Error> {
+                $(self.$field.ids.refill(conn, reads.$field.new, id_base(shard)).await?;)*
                 Ok(())
             }
 
@@ -172,6 +183,7 @@ streams! {
     operators: Operator,
     verifications: Verification,
     purchases: Purchase,
+    shards: Shard,
 }
 
 impl Streams {

@@ -1,5 +1,6 @@
 //! The audit: who did what, by actor, subject, type and time, and as CSV.
 
+use std::cmp::Reverse;
 use std::{future, io};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -85,7 +86,7 @@ impl Entry {
     }
 
     /// Links to the event in the log of a shard.
-    pub fn event(&self, shard: &str) -> Markup {
+    pub fn event(&self, shard: i16) -> Markup {
         html! { a href={ "/console/events/" (shard) "/" (self.position) } { (self.r#type) } }
     }
 
@@ -127,11 +128,28 @@ pub async fn at(visit: &Visit, shard: i64, position: i64) -> Result<Option<Entry
     Ok(part.entries.into_iter().find(|entry| entry.position == position))
 }
 
-/// Reads the newest actions of these types on a subject.
-pub async fn newest(visit: &Visit, subject: &str, types: &str, most: usize) -> Result<Vec<Entry>, Refusal> {
+/// Reads the newest actions of these types on a subject in all shards, each with its shard.
+pub async fn newest(visit: &Visit, subject: &str, types: &str, most: usize) -> Result<Vec<(i16, Entry)>, Refusal> {
     let filters =
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs([("subject", subject), ("type", types)]).finish();
-    Ok(call(visit, &filters, None, most).await?.entries)
+    let first = call(visit, &filters, None, most).await?;
+    let others: Vec<i16> = first.shard_ids.iter().copied().filter(|shard| *shard != first.shard_id).collect();
+    let others = others.into_iter().map(|shard| {
+        let filters = format!("{filters}&shard_id={shard}");
+        async move { call(visit, &filters, None, most).await }
+    });
+    let mut parts = futures::future::try_join_all(others).await?;
+    parts.push(first);
+    Ok(merged(parts, most))
+}
+
+/// Merges the actions of several shards, the newest first.
+fn merged(parts: Vec<Part>, most: usize) -> Vec<(i16, Entry)> {
+    let of_part = |part: Part| part.entries.into_iter().map(move |entry| (part.shard_id, entry));
+    let mut all: Vec<(i16, Entry)> = parts.into_iter().flat_map(of_part).collect();
+    all.sort_by_key(|(_, entry)| Reverse(entry.recorded_at)); // stable: those of a shard stay in their order
+    all.truncate(most);
+    all
 }
 
 /// Reads actions until there are `wanted` of them, the log has no more, or `calls` calls are made.
@@ -197,11 +215,10 @@ fn page(visit: &Visit, part: Option<&Part>, refusal: Option<&Refusal>) -> Respon
 
 fn content(query: &Form, part: &Part) -> Markup {
     let is_first = query.text("before").is_none();
-    let shard = part.shard_id.to_string();
     html! {
-        @if part.shard_ids.len() > 1 { (shards(query, &shard, &part.shard_ids)) }
+        @if part.shard_ids.len() > 1 { (shards(query, &part.shard_id.to_string(), &part.shard_ids)) }
         @if !part.entries.is_empty() {
-            (rows(&shard, &part.entries))
+            (rows(part.shard_id, &part.entries))
             p {
                 a href=(link("/console/audit.csv", query, None)) { "Download as CSV" } " "
                 span.quiet { "Everything that matches these filters." }
@@ -232,7 +249,7 @@ fn shards(query: &Form, shown: &str, all: &[i16]) -> Markup {
     }
 }
 
-fn rows(shard: &str, entries: &[Entry]) -> Markup {
+fn rows(shard: i16, entries: &[Entry]) -> Markup {
     let columns =
         [("Time", false), ("Actor", false), ("Event", false), ("Subject", false), ("Account", false), ("Request", false)];
     let row = |entry: &Entry| {
@@ -320,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_action_leads_to_its_actor_its_event_and_its_subject() {
-        let markup = rows("2", &[entry(Some("<b>"), Some(3))]).0;
+        let markup = rows(2, &[entry(Some("<b>"), Some(3))]).0;
         for link in ["/console/audit?actor=credential%2F3", "/console/events/2/17", "/console/orders/42", "/console/search?q=r"] {
             assert!(markup.contains(link), "{link}: {markup}");
         }
@@ -347,6 +364,19 @@ mod tests {
         let markup = content(&query, &part(vec![1, 2])).0;
         assert!(markup.contains("/console/audit?type=OrderPlaced&amp;shard_id=1") && markup.contains("aria-current"), "{markup}");
         assert!(!content(&query, &part(vec![1])).0.contains("aria-current"));
+    }
+
+    #[test]
+    fn the_actions_of_several_shards_are_merged_by_their_time() {
+        let part = |shard_id, minutes: &[u32]| {
+            let at = |minute: &u32| {
+                let recorded_at = format!("2026-01-31T12:{minute:02}:00Z").parse().unwrap();
+                Entry { recorded_at, ..entry(None, None) }
+            };
+            Part { entries: minutes.iter().map(at).collect(), next_before: None, shard_id, shard_ids: vec![1, 2] }
+        };
+        let merged = merged(vec![part(2, &[7, 3, 2]), part(1, &[8, 3])], 4);
+        assert_eq!(merged.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [1, 2, 2, 1]);
     }
 
     #[test]

@@ -109,6 +109,7 @@ const DONE: &[(&str, &str)] = &[
     ("sent", "Sent."),
     ("sessions-ended", "All sessions of the user have ended."),
     ("settled", "The payout is settled."),
+    ("shard-added", "The shard is added. Every node works on it within a second."),
     ("signed-out", "You are signed out."),
     ("token-revoked", "The token is revoked."),
     ("two-factor-off", "Two-factor authentication is off."),

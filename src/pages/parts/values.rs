@@ -19,10 +19,14 @@ pub fn beginning(text: &str, most: usize) -> Cow<'_, str> {
 /// A status as a coloured word. The word says everything; the colour only helps.
 pub fn badge(status: &str) -> Markup {
     let class = match status {
-        "DELIVERED" | "delivered" | "PAID" | "ACTIVE" | "active" | "MATCHED" | "COMPLETED" | "ready" | "clean" => "badge good",
+        "DELIVERED" | "delivered" | "PAID" | "ACTIVE" | "active" | "MATCHED" | "COMPLETED" | "ready" | "clean" | "open" => {
+            "badge good"
+        }
         "CANCELLED" | "failed" | "FAILED" | "revoked" | "SUSPENDED" | "inactive" | "deleted" | "lost" | "interrupted"
-        | "differences" => "badge bad",
-        "DELAYED" | "PARTIALLY_DELIVERED" | "pending" | "PENDING" | "RUNNING" | "running" | "expired" => "badge wait",
+        | "differences" | "unannounced" => "badge bad",
+        "DELAYED" | "PARTIALLY_DELIVERED" | "pending" | "PENDING" | "RUNNING" | "running" | "expired" | "draining" => {
+            "badge wait"
+        }
         _ => "badge",
     };
     html! { span class=(class) { (words(status)) } }

@@ -5,7 +5,7 @@ use bank_statements::matching;
 use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use ledger_database::PgPool;
 use ledger_events::reconciliation::Decision;
-use ledger_events::{AccountId, Money, PayoutId, Position, ShardId, TransactionId, payout};
+use ledger_events::{AccountId, Id, Money, PayoutId, Position, ShardId, TransactionId, payout};
 use rust_decimal::Decimal;
 
 use super::StatementError;
@@ -144,5 +144,5 @@ pub async fn exists(pool: &PgPool, shards: &[ShardId], decision: Decision) -> Re
             ("SELECT EXISTS (SELECT FROM payouts WHERE shard_id = ANY($1) AND id = $2 AND status = 'PAID')", payout_id.0)
         }
     };
-    sqlx::query_scalar(sql).bind(shards).bind(id).fetch_one(pool).await
+    sqlx::query_scalar(sql).bind(id.shards_among(shards)).bind(id).fetch_one(pool).await
 }

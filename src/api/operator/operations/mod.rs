@@ -5,7 +5,6 @@ mod answers;
 mod endpoints;
 
 use ledger_database::replanned;
-use ledger_events::ShardId;
 use ledger_projections::page::Listed;
 use poem_openapi::OpenApi;
 
@@ -36,7 +35,7 @@ const MAX_LISTED: i64 = 50;
 
 /// Reads everything on one connection, one statement after the other: the pool has other users, and may be small.
 async fn read(state: &ApiState) -> Result<Read, sqlx::Error> {
-    let ids: Vec<ShardId> = state.ledger.shards().collect();
+    let ids = state.ledger.shards();
     let conn = &mut state.ledger.pool().acquire().await?;
     Ok(Read {
         queues: overview::queues(&mut **conn, MAX_OF_SHARD).await?,

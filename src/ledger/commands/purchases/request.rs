@@ -9,8 +9,8 @@ use crate::ledger::streams::Asked;
 /// Maximum number of vouchers in one purchase: as many as one command adds to the stock.
 const MAX_QUANTITY: i64 = 1_000;
 
-/// Makes a purchase of what an order lacks, as far as the budget of the day allows it, unless the stock and open purchases cover
-/// what all orders for these vouchers lack. The supplier is asked afterwards.
+/// Makes a purchase of what an order lacks, as far as the budget of the day allows it, unless the stock and open purchases of all
+/// shards cover what all orders for these vouchers lack. The supplier is asked afterwards.
 ///
 /// # Errors
 /// [`Rejection::Conflict`] if the budget is too small for one voucher.
@@ -50,8 +50,9 @@ impl Handler for RequestPurchase {
             return Ok(CommandResult::Purchase(None));
         }
         let demand = batch.streams.purchases.index.demand.get(&(self.product_id, self.denomination)).copied();
-        let (demand, free) = demand.unwrap_or_default();
-        let lacking = i64::from(order.undelivered_quantity()).min(demand.missing - demand.ordered - free).min(MAX_QUANTITY);
+        let demand = demand.unwrap_or_default();
+        let undelivered = i64::from(order.undelivered_quantity());
+        let lacking = undelivered.min(demand.lacking).min(demand.lacking_everywhere).min(MAX_QUANTITY);
         if lacking <= 0 {
             return Ok(CommandResult::Purchase(None));
         }

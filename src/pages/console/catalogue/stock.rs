@@ -24,8 +24,6 @@ const MAX_BARS: usize = 24;
 const CHANGES: &str = "VoucherStockLoaded,VouchersVoided,VouchersTransferredOut,VouchersTransferredIn,VoucherExpirySet";
 /// Number of changes on the page. The audit has all of them.
 const MAX_CHANGES: usize = 10;
-/// Shard of the catalogue.
-const SHARD: &str = "1";
 
 /// Stock of vouchers of one face value, as `GET /admin/v1/products/:id/stock` returns it.
 #[derive(Debug, Deserialize)]
@@ -66,7 +64,8 @@ async fn show(visit: Visit) -> PageResult {
 struct Stock {
     product: Product,
     levels: List<Level>,
-    changes: Vec<Entry>,
+    /// With the shard of each.
+    changes: Vec<(i16, Entry)>,
 }
 
 async fn load(visit: &Visit, id: i64) -> Result<Stock, Refusal> {
@@ -130,8 +129,8 @@ fn page(visit: &Visit, stock: &Stock, fields: &Filled<'_>) -> Response {
                 a.button.plain href=(stocked::of_product(product.id, "", "")) { "All vouchers" }
                 a.button.plain href={ "/console/orders?product_id=" (product.id) } { "Orders of this product" }
             }
-            @if !changes.is_empty() { h2 { "Latest changes" } (latest(changes)) }
         }
+        @if !changes.is_empty() { h2 #changes { "Latest changes" } (latest(changes)) }
         @if may_change(visit) { (threshold(product, &path, fields)) }
         @else { p.quiet { "To change the stock, you need the role admin." } }
     };
@@ -194,12 +193,12 @@ fn rows(product: i64, levels: &[Level]) -> Markup {
 }
 
 /// Renders changes of the stock with the references, reasons and notes that were given for them. Each leads to its event.
-fn latest(changes: &[Entry]) -> Markup {
+fn latest(changes: &[(i16, Entry)]) -> Markup {
     let columns = [("Time", false), ("Change", false), ("By", false), ("Reference or reason", false)];
-    let row = |change: &Entry| {
+    let row = |(shard, change): &(i16, Entry)| {
         vec![
             time(change.recorded_at),
-            change.event(SHARD),
+            change.event(*shard),
             change.by(),
             html! { @for (name, text) in change.texts() { div { (name) ": " (text) } } },
         ]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::loaded::{self, Loaded, refused_below};
 use super::stock::{at_field, face_value};
-use super::{Product, audit_of, may_change, product_of};
+use super::{Product, may_change, product_of};
 use crate::pages::call::Refusal;
 use crate::pages::form::{Form, Kind};
 use crate::pages::outcome::PageResult;
@@ -151,7 +151,7 @@ async fn void(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |voided: Voided| {
         let counts = [("Voided", voided.voided), ("Voided before", voided.already_voided)];
-        result_page(&visit, &product, counts, &audit_of(product.id, "VouchersVoided"), &voided.refused)
+        result_page(&visit, &product, counts, &voided.refused)
     };
     change(&visit, &product, ("void", &[("reason", Kind::Text)]), void_page, done).await
 }
@@ -222,7 +222,7 @@ async fn expire(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |expiry: Expiry| {
         let counts = [("With a new last day", expiry.changed), ("With this day before", expiry.unchanged)];
-        result_page(&visit, &product, counts, &audit_of(product.id, "VoucherExpirySet"), &expiry.refused)
+        result_page(&visit, &product, counts, &expiry.refused)
     };
     change(&visit, &product, ("expiry", &[("expires_on", Kind::Text)]), expiry_page, done).await
 }
@@ -255,7 +255,7 @@ async fn transfer(visit: Visit) -> PageResult {
     let product = product_of(&visit, visit.id("id")?).await?;
     let done = |moved: Transferred| {
         let counts = [("Moved", moved.transferred), ("There before", moved.already_there)];
-        result_page(&visit, &product, counts, &audit_of(product.id, "VouchersTransferredOut"), &moved.refused)
+        result_page(&visit, &product, counts, &moved.refused)
     };
     let others = [("to_product_id", Kind::Number), ("reason", Kind::Text)];
     change(&visit, &product, ("transfer", &others), transfer_page, done).await
@@ -279,14 +279,15 @@ fn transfer_page(visit: &Visit, product: &Product, fields: &Filled<'_>) -> Respo
     layout::page(visit, &format!("Move vouchers of {}", product.name), &body)
 }
 
-/// Shows what became of the vouchers that a form names. The counts lead to `target`.
-fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], target: &str, refused: &[Refused]) -> Response {
+/// Shows what became of the vouchers that a form names. The counts lead to the latest changes of the stock, in all shards.
+fn result_page(visit: &Visit, product: &Product, counts: [(&str, i32); 2], refused: &[Refused]) -> Response {
+    let target = format!("/console/products/{}/stock#changes", product.id);
     let columns = [("Voucher", false), ("Reason", false)];
     let row = |refused: &Refused| vec![html! { (refused.voucher_reference_number) }, html! { (refused.reason) }];
     let rows = table::fitting(refused.iter().take(MAX_ROWS).map(row), MAX_ROW_BYTES);
     let body = html! {
         div.figures role="status" {
-            @for (name, count) in counts { (figure(name, &html! { a href=(target) { (count) } })) }
+            @for (name, count) in counts { (figure(name, &html! { a href=(&target) { (count) } })) }
             (figure("Refused", &refused_below(refused.len())))
         }
         @if !rows.is_empty() {

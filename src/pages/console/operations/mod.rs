@@ -1,6 +1,7 @@
 //! The state of operations: alerts, shards, queues, loops, endpoints that hang or fail, replays, and plots of the throughput.
 
 mod plots;
+mod shards;
 mod tables;
 
 use chrono::{DateTime, Utc};
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::replays::{self, Replay};
 use super::{erasures, parts};
+use crate::pages::call::Refusal;
 use crate::pages::outcome::PageResult;
 use crate::pages::parts::values::{figure, grouped};
 use crate::pages::parts::{layout, table};
@@ -177,14 +179,21 @@ const COUNTED: i64 = 10_001;
 const PENDING_ORDERS: &str = "/console/orders?status=PENDING";
 
 pub fn add(site: Site) -> Site {
-    site.get("/console/operations", show)
+    shards::add(site.get("/console/operations", show))
 }
 
 async fn show(visit: Visit) -> PageResult {
     visit.operator()?;
+    show_with(&visit, None).await
+}
+
+/// Renders the page, with the refusal of a change of the shards.
+async fn show_with(visit: &Visit, refusal: Option<&Refusal>) -> PageResult {
     let state: Operations = visit.get("/admin/v1/operations").await?;
+    let shards = shards::section(visit).await?;
     let body = html! {
-        (layout::live(&visit))
+        (layout::live(visit))
+        (layout::problem(refusal))
         p.actions {
             // Only browsers without scripts need it.
             a.button.plain href="/console/operations" data-reload { "Reload" }
@@ -194,13 +203,18 @@ async fn show(visit: Visit) -> PageResult {
             a href="/console/log" { "Transparency log" }
             a href="/console/audit-runs" { "Verify and rebuild" }
         }
-        (content(&state))
+        (content(&state, &shards))
     };
-    Ok(layout::page(&visit, "Operations", &body))
+    let page = layout::page(visit, "Operations", &body);
+    Ok(match refusal {
+        Some(refusal) => layout::refused(page, refusal),
+        None => page,
+    })
 }
 
-/// Renders the state. Each number leads to what it counts. The commands that wait lead nowhere, because they are not events yet.
-fn content(state: &Operations) -> Markup {
+/// Renders the state, with the section of the shards. Each number leads to what it counts. The commands that wait lead nowhere,
+/// because they are not events yet.
+fn content(state: &Operations, shards: &Markup) -> Markup {
     // A queue is counted up to a limit.
     let sum = |value: fn(&Shard) -> i64, limit: i64| {
         let sum: i64 = state.shards.iter().map(value).sum();
@@ -227,6 +241,7 @@ fn content(state: &Operations) -> Markup {
         }
         h2 #shards { "Shards" }
         (tables::shards(&state.shards))
+        (shards)
         section #projections { (tables::projections(&state.shards)) }
         h2 #throughput { "Throughput and latency" }
         (plots::minutes(&state.minutes))
@@ -326,7 +341,7 @@ mod tests {
         let empty = json!({"node": {"problem": null, "loops": []}, "nodes": [], "minutes": [], "connections": [], "signers": [],
             "shards": [], "endpoints": [], "due_endpoints": [], "failed_endpoints": [], "days": [], "replays": [],
             "unwiped_tables": [], "ip_block_count": 0, "ip_blocks": [], "low_stock": [], "alerts": []});
-        let page = content(&serde_json::from_value(empty).unwrap()).0;
+        let page = content(&serde_json::from_value(empty).unwrap(), &html! {}).0;
         for place in names.into_iter().filter_map(cause_of) {
             let is_on = |id: &str| page.contains(&format!(" id=\"{id}\""));
             assert!(place.strip_prefix('#').is_none_or(is_on), "{place}");
