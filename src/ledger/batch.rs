@@ -100,7 +100,8 @@ pub struct Batch {
     pub locked_at: Instant,
     /// Time of the database when the batch was begun.
     pub now: DateTime<Utc>,
-    pub streams: Streams,
+    /// On the heap, because batches are moved often.
+    pub streams: Box<Streams>,
     pub ids: Ids,
     pub data_keys: DataKeys,
     pub stock: Stock,

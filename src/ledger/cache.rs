@@ -58,7 +58,7 @@ impl HeadState {
 #[derive(Debug, Default)]
 pub struct WriterCache {
     pub head: HeadState,
-    pub streams: Streams,
+    pub streams: Box<Streams>,
     /// Ids that were drawn. They are never assigned twice, wherever the head is.
     pub ids: Ids,
     pub data_keys: DataKeys,

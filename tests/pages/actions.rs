@@ -435,7 +435,7 @@ async fn admits_its_roles(stage: &Stage) {
 
 /// Forms whose problem is no visible field's when they are sent empty: a hidden field or a link's token is missing, nothing is to
 /// be changed, there is no second factor, or the role sees no form.
-const WITHOUT_A_FIELD: [&str; 12] = [
+const WITHOUT_A_FIELD: [&str; 13] = [
     "/portal/orders/bulk",
     "/portal/orders/bulk/results.csv",
     "/portal/orders",
@@ -447,6 +447,7 @@ const WITHOUT_A_FIELD: [&str; 12] = [
     "/console/operators/{operators}",
     "/console/accounts/{accounts}/users/{users}",
     "/console/accounts/{accounts}/status",
+    "/console/operations/shards",
     "/console/account/two-factor/remove",
 ];
 
