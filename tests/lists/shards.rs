@@ -1,7 +1,6 @@
 //! Operators' lists over several shards: in the order of time, page by page, and of one account from its shard alone.
 
-use ledger_events::{Actor, ShardId};
-use rewards_ledger::ledger::{CommandResult, Origin, commands};
+use ledger_events::ShardId;
 use serde_json::{Value, json};
 
 use crate::support::node::{Client, Node};
@@ -21,11 +20,7 @@ impl TwoShards {
         let first = Node::start().await;
         let setup = first.setup().await;
         let node = first.beside_with_two_shards().await;
-        let command = commands::CreateAccount { name: "Second".to_owned() };
-        let origin = Origin { actor: Actor::Operator(0), request_id: "test".to_owned() };
-        let CommandResult::Account(account) = node.ledger.execute(2, command, origin).await.unwrap() else { panic!() };
-        let second = node.credential(account.id.0).await;
-        node.wallet(second.account_id).await;
+        let second = node.client_in(2).await;
         TwoShards { _first: first, node, clients: [setup.client, second], product: setup.product_id }
     }
 

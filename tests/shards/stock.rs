@@ -7,13 +7,13 @@ use rewards_ledger::audit::{Rebuild, rebuild, verify};
 use rewards_ledger::fulfilment::moves::Mover;
 use rewards_ledger::fulfilment::supply::Purchaser;
 use rewards_ledger::fulfilment::{Fulfilment, expiry};
+use rewards_ledger::ledger::FIRST_SHARD;
 use rewards_ledger::ledger::moves::{Move, MoveError, move_vouchers, pick};
 use rewards_ledger::ledger::projector::{ProjectionStep, Projector};
-use rewards_ledger::ledger::{CommandResult, FIRST_SHARD, commands};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::ledger::{self, keyring, money, origin};
+use crate::support::ledger::{self, keyring, money};
 use crate::support::node::{Client, Node};
 use crate::support::supplier::Simulator;
 use crate::support::tampering::tamper;
@@ -38,10 +38,7 @@ impl TwoShards {
         let first = Node::start().await;
         let setup = first.setup().await;
         let node = first.beside_with_two_shards().await;
-        let command = commands::CreateAccount { name: "Second".to_owned() };
-        let CommandResult::Account(account) = node.ledger.execute(SECOND, command, origin()).await.unwrap() else { panic!() };
-        let second = node.credential(account.id.0).await;
-        node.wallet(second.account_id).await;
+        let second = node.client_in(SECOND).await;
         let mover = Mover::new(&node.ledger, &node.options, keyring(), node.metrics.clone());
         TwoShards { _first: first, node, clients: [setup.client, second], product: setup.product_id, mover }
     }

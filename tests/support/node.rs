@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ledger_database::PgConnectOptions;
 use ledger_events::approval::ApprovalLimits;
-use ledger_events::{OrderId, UserId};
+use ledger_events::{OrderId, ShardId, UserId};
 use reqwest::{Method, RequestBuilder};
 use rewards_ledger::access::Sessions;
 use rewards_ledger::access::open_id::{OpenId, OpenIdSettings};
@@ -192,6 +192,14 @@ impl Node {
     pub async fn beside_with_two_shards(&self) -> Node {
         run(&self.ledger, commands::AddShard { shard_id: 2 }).await;
         self.beside(AMPLE_LIMITS.parse().unwrap()).await
+    }
+
+    /// Creates an account with a wallet in a shard. Returns its client.
+    pub async fn client_in(&self, shard: ShardId) -> Client {
+        let account = self.operator("POST", "/accounts", json!({"name": "Acme", "shard_id": shard})).await.data(201);
+        let client = self.credential(account["id"].as_i64().unwrap()).await;
+        self.wallet(client.account_id).await;
+        client
     }
 
     /// Starts a node on an existing database that accepts the notices of these suppliers.
